@@ -59,7 +59,7 @@ DETACH_SECONDS = 5
 
 
 class Health(TypedDict):
-    """Whether the engine is well, as `/_sagelet/health` shows it."""
+    """The engine's health as `/_sagelet/health` shows it."""
 
     #: `ok` or `damaged`.
     status: str
@@ -70,7 +70,7 @@ class Health(TypedDict):
     instance: str
     runtime: str
     auth: bool
-    #: How many the machine has that jobs may use.
+    #: Number of the machine's GPUs that jobs may use.
     gpus: int
     #: Number of jobs by TrainingJobStatus. Empty if a database is damaged: they cannot be counted for certain.
     jobs: Mapping[str, int]

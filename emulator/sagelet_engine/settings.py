@@ -99,7 +99,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_host_name(name: str) -> None:
-    """Raises SettingsError for a text that is no host name: a URL, a port, a pattern, the address of all interfaces."""
+    """Raises SettingsError if it is not a host name: a URL, a port, a pattern, the address of all interfaces."""
     try:
         known = not ipaddress.ip_address(name).is_unspecified
     except ValueError:

@@ -17,7 +17,7 @@ from support.hub import GLUE, add_files, ask, write_files
 from support.jobs import Jobs
 from support.server import COMPILED, SageletProcess
 
-#: As a script of 2021 to 2026 has it: nothing of ours is named.
+#: Code of scripts of 2021 to 2026. It names nothing of sagelet's.
 SCRIPT = """
     import os
     from transformers import AutoModelForCausalLM, AutoTokenizer

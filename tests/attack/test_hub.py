@@ -1,4 +1,4 @@
-"""The attacker is a web page, a container that is no job, a job that has ended, or the author of an archive."""
+"""The attacker is a web page, a container outside of any job, a job that has ended, or the author of an archive."""
 
 import tarfile
 from collections.abc import Iterator

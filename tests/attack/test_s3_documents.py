@@ -1,4 +1,4 @@
-"""S3: a document is no program. Entities that are made of entities would be gigabytes of a few kilobytes."""
+"""S3: a document runs nothing. Entities that are made of entities would be gigabytes of a few kilobytes."""
 
 from collections.abc import Iterator
 from typing import Any

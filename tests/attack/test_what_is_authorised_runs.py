@@ -31,7 +31,7 @@ from support.protocol_requests import TWO_NAMES, Sent, confused, protocols_of, s
 ACCOUNT, REGION = "123456789012", "us-east-1"
 #: Operations of each service that are tried with each trick.
 TRICKED = 3
-#: Services with tables of ours; here every operation of theirs has a handler.
+#: Services with sagelet's own tables of operations. Each of their operations has a handler here.
 OWN = ("sagemaker", "logs", "sts", "iam")
 
 

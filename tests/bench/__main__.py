@@ -1,24 +1,28 @@
-"""`make bench`: sections one after the other in one run, each a module of `bench.sections` with `run(scale)`.
+"""`make bench`: sections one after the other, each a module of `bench.sections` with `run(scale, directory)`.
 
-Prints each section's tables with the machine and its load; --write puts them into the section's page, too.
+Prints each section's tables with the machine and its load. --write also puts them into the section's page.
 """
 
 import argparse
 import importlib
+import tempfile
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 from bench import machine, page
 from bench.tables import Scale, Table
 
 
 def run(section: str, scale: Scale) -> list[Table]:
-    tables: list[Table] = importlib.import_module(f"bench.sections.{section.replace('-', '_')}").run(scale)
+    module = importlib.import_module(f"bench.sections.{section.replace('-', '_')}")
+    with tempfile.TemporaryDirectory(prefix=f"bench-{section}-") as directory:
+        tables: list[Table] = module.run(scale, Path(directory))
     return tables
 
 
 def measured(section: str, scale: Scale) -> tuple[str, list[str]]:
-    """A section's text, and what did not go as planned."""
+    """Returns a section's text, and the counts that are not as planned."""
     when, load, began = datetime.now(timezone.utc), machine.load(), time.monotonic()
     tables = run(section, scale)
     head = (
@@ -37,8 +41,7 @@ def main() -> None:
     parser.add_argument("--scale", type=Scale, default=Scale.FULL, choices=list(Scale), metavar="full|short")
     parser.add_argument("--write", action="store_true", help="into the sections' pages; not with --scale short")
     arguments = parser.parse_args()
-    unknown = set(arguments.sections) - set(page.PAGES)
-    if unknown:
+    if unknown := set(arguments.sections) - set(page.PAGES):
         parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(page.PAGES)}")
     if arguments.write and arguments.scale is not Scale.FULL:
         parser.error("the pages show full runs only")

@@ -1,21 +1,21 @@
 """The SageMaker SDK v2 in local mode, for the section `job`: run by the Python of the SDK's environment.
 
-`local_mode.py IMAGE BUCKET SCRIPT`; S3 and credentials are in the environment. Each line of its input is a job. Each
-job's output goes through, and ends with a line of JSON: begin and end of `fit`, seconds since the epoch.
+`local_mode.py IMAGE BUCKET SCRIPT`; S3 and credentials are in the environment. Each line of its input starts
+a job. Each job's output is passed on, and ends with a line of JSON: begin and end of `fit`, seconds since the epoch.
 """
 
 import json
 import sys
 import time
 
-from sagemaker.estimator import Estimator
-from sagemaker.local import LocalSession
-
-#: Or a call to AWS would be part of each job's time.
+#: Otherwise a call to AWS would be part of each job's time.
 SILENT = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
 
 
 def main(image: str, bucket: str, script: str) -> None:
+    from sagemaker.estimator import Estimator
+    from sagemaker.local import LocalSession
+
     session = LocalSession(sagemaker_config=SILENT, default_bucket=bucket)
     for number, _ in enumerate(sys.stdin):
         estimator = Estimator(

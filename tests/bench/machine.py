@@ -1,16 +1,18 @@
-"""What a figure was measured on: without it a figure says nothing."""
+"""The machine of a measurement. A figure means nothing without it."""
 
 import os
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
 
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.images.engine import connect
 from sagelet_engine.instances.gpus import detect_gpus
 
 PACKAGES = ("sagelet", "moto", "boto3", "torch", "torch_xla", "transformers")
+NONE = "none"
 
 
 def here() -> str:
@@ -20,11 +22,11 @@ def here() -> str:
     hardware = f"{_processor()}, {len(os.sched_getaffinity(0))} cores, {memory}, {gpus}"
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     system = f"{platform.system()} {platform.release()}; Python {platform.python_version()}"
-    return f"{hardware}, {system}, {versions}, Docker {_docker()}"
+    return f"{hardware}, {system}, {versions}, Docker {docker()}"
 
 
 def load() -> float:
-    """Mean number of processes that ran or wanted to in the last minute."""
+    """The mean number of processes that ran or wanted to in the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
@@ -38,13 +40,12 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "none"
+        return NONE
 
 
-def _docker() -> str:
+def docker() -> str:
     """The version of the Docker Engine that answers."""
-    command = ["docker", "version", "--format", "{{.Server.Version}}"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return "none"
+        return str(connect().version()["Version"])
+    except RuntimeUnavailable:
+        return NONE

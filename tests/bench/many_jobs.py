@@ -50,14 +50,14 @@ def body(job_name: str, **resources: Any) -> dict[str, Any]:
 
 
 class _Unflushed(Store):
-    """Commits a day's work without a flush each: nobody was told that it is durable."""
+    """Commits without a flush: no client waits for these writes."""
 
     def _write(self, durable: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         return super()._write(durable=False)
 
 
 def fill(data: Path, count: int) -> None:
-    """Jobs that have completed, each with two tags, a log and a metric."""
+    """Inserts completed jobs, each with two tags, a log and a metric."""
     data.mkdir(parents=True, exist_ok=True)
     store = _Unflushed(data / "sagelet.db")
     for number in range(count):
@@ -66,14 +66,13 @@ def fill(data: Path, count: int) -> None:
         stream = store.open_stream(job, "algo-1", f"{job.key.name}/algo-1-{job.created_ms // 1000}", job.created_ms)
         event, point = LogEvent(job.created_ms, "{'loss': 2.5}"), MetricPoint("loss", 2.5, job.created_ms)
         store.append_output(stream, [event], "end", [point], job.created_ms)
-    # Nobody is told of what never happened.
+    # These statuses must not be sent as events.
     store.drop_noted_statuses(2**62)
     store.close()
 
 
 def take_the_place(data: Path, now_ms: int) -> None:
-    """A warm pool of an hour, of another instance type: it has the only place of a server with `--max-jobs 1`, and
-    jobs are queued behind it."""
+    """Makes a warm pool of an hour, of another instance type. It takes the one place of `--max-jobs 1`: jobs queue."""
     store = _Unflushed(data / "sagelet.db")
     store.insert(_completed("pool", now_ms, 1, InstanceType="ml.m5.large", KeepAlivePeriodInSeconds=3600))
     store.drop_noted_statuses(2**62)

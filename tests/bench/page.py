@@ -1,4 +1,4 @@
-"""Where the pages show what a section found: between two marks, which name the section."""
+"""The results of a section on its page, between two marks that name the section."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ PAGES = {
     "slurm": DOCS / "how-to" / "slurm.md",
     "first-job": DOCS / "how-to" / "install.md",
 }
-#: What `make bench` runs.
+#: The sections of `make bench`.
 USUAL = tuple(section for section, page in PAGES.items() if page == _MAIN)
 
 
@@ -27,7 +27,7 @@ def read(section: str) -> str:
 
 
 def _parts(section: str, page: Path) -> tuple[str, str, str]:
-    """What is before, between and after the marks, which stay with the first and the last."""
+    """The text before, between and after the marks. The marks belong to the first part and the last."""
     begin, end = (f"<!-- measured {section}: {which} -->" for which in ("begin", "end"))
     before, found, rest = page.read_text().partition(begin)
     text, closed, after = rest.partition(end)

@@ -1,4 +1,4 @@
-"""The servers that are measured, what they take, and the runtimes where their jobs run."""
+"""The measured servers, their cost, and the runtimes where their jobs run."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ from support import tiny_image
 from support.server import NATIVE, SageletProcess, ServerProcess
 from support.shell_jobs import ShellJobs
 
-#: A server is at rest when it takes less than this share of a core, for so many seconds.
+#: A server is at rest if it takes less than this share of a core for this many seconds.
 REST, LOOK = 0.1, 0.2
 
 
@@ -28,7 +28,7 @@ def moto_server(*command: str) -> ServerProcess:
 
 
 def cpu(process: psutil.Process) -> float:
-    """The server's own seconds so far, without its hosts'."""
+    """The server's own CPU seconds so far, without those of its hosts."""
     return float(sum(process.cpu_times()[:2]))
 
 
@@ -46,10 +46,10 @@ def rest(process: psutil.Process) -> None:
 
 @dataclass
 class Cost:
-    """What a server took while something was done. Memory is resident memory."""
+    """The cost of some work for a server. Memory is resident memory."""
 
     seconds: float = 0.0
-    #: Until it is at rest.
+    #: Until the server is at rest again.
     cpu: float = 0.0
     memory_mb: float = 0.0
     growth_mb: float = 0.0
@@ -58,7 +58,7 @@ class Cost:
 
 @contextmanager
 def watched(process: psutil.Process) -> Iterator[Cost]:
-    """Looks at a server's memory and threads for their most; all of the cost is there when the block has ended."""
+    """Measures a server while the block runs. The cost is complete after the block."""
     rest(process)
     cost, over = Cost(), threading.Event()
     before, used = memory_mb(process), cpu(process)
@@ -84,21 +84,21 @@ def watched(process: psutil.Process) -> Iterator[Cost]:
 
 @dataclass(frozen=True)
 class Place:
-    """A runtime, with a server of its own and jobs in images that it can use."""
+    """A runtime, with a server and jobs in images that the runtime can use."""
 
     #: As `--runtime` calls it.
     name: str
     server: SageletProcess
-    #: Of a shell and little else.
+    #: Jobs in an image of a shell and little else.
     shell: ShellJobs
-    #: Of an image with Python and the toolkit.
+    #: Jobs in an image with Python and the toolkit.
     training: ShellJobs
     training_image: str
 
 
 @contextmanager
 def places(directory: Path, *options: str) -> Iterator[tuple[list[Place], list[str]]]:
-    """The runtimes of this machine, and why others are left out."""
+    """Yields the runtimes of this machine, and the reasons why others are left out."""
     found, absent = [("process", NATIVE, NATIVE)], []
     try:
         client, image = connect(), training_image()

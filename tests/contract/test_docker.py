@@ -291,7 +291,7 @@ def test_requests_for_many_containers_share_one_pool_of_connections() -> None:
 
 
 def hello_from(address: tuple[str, int]) -> bytes:
-    """What this machine is told there; nothing while nobody listens."""
+    """Returns the text that a listener there sends, or an empty text without a listener."""
     try:
         with socket.create_connection(address, timeout=5) as connection:
             return connection.recv(100)

@@ -71,7 +71,7 @@ def test_a_copy_leaves_its_originals_hosts_alone(
     with paused(original):
         copy(original.data, tmp_path / "copy", how)
     if how == "-l":
-        # The copy's lock and databases are the original's: it is told so.
+        # The copy's lock and databases are the original's, and an error says so.
         second = server_on(tmp_path / "copy", runtime)
         assert not second.begin()
         assert "another sagelet" in "".join(second.output) or "second name" in "".join(second.output)

@@ -14,7 +14,7 @@ from support.server import until
 
 pytestmark = [pytest.mark.xla, pytest.mark.mounts]
 
-#: Prints until it is told to end.
+#: Prints until it gets a signal to end.
 PRINTS = 'i=0;until [ -e {outside}/{word} ];do echo "line $i";i=$((i+1));sleep 0.02;done;echo w >model/w'
 #: Prints nothing until then.
 WAITS = "echo ready;until [ -e {outside}/{word} ];do sleep 0.02;done;echo w >model/w"

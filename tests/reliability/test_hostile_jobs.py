@@ -31,7 +31,7 @@ def test_a_flood_of_lines(shell_jobs: ShellJobs, neighbour: Neighbour) -> None:
 
 
 def test_lines_that_are_none(shell_jobs: ShellJobs, neighbour: Neighbour) -> None:
-    """10 MB without an end of line, bytes that are no UTF-8, NULs, a progress bar, escapes of a terminal."""
+    """10 MB without an end of line, bytes that are not UTF-8, NULs, a progress bar, escapes of a terminal."""
     name = shell_jobs.start(
         "$B dd if=/dev/zero bs=1000 count=10000 2>/dev/null | $B tr '\\0' x; echo; printf '\\377\\376 \\303\\n';"
         " printf 'a\\0b\\n'; for i in 1 2 3; do printf \"\\r$i%%\"; done; echo;"
@@ -76,7 +76,7 @@ def test_a_failure_file_that_is_none(shell_jobs: ShellJobs, neighbour: Neighbour
 
 
 def test_a_model_of_links_pipes_and_depths(shell_jobs: ShellJobs, neighbour: Neighbour) -> None:
-    """What is no file stays out; links stay links, and show nothing of this machine."""
+    """Only files and links are kept. Links stay links, and show nothing of this machine."""
     name = shell_jobs.start(
         "cd /opt/ml/model; echo good > good; $B ln -s /etc/passwd out; $B ln -s /proc/1/environ env; $B ln -s . loop;"
         " $B mkfifo pipe; $B ln good hard; printf x > \"$(printf 'new\\nline')\"; printf x > \"$(printf '\\377')\";"

@@ -39,7 +39,7 @@ def test_no_url_of_a_request_is_fetched(shell_jobs: ShellJobs, canary: Canary) -
         source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": url}}
         told = outcome(shell_jobs, InputDataConfig=[{"ChannelName": "a", "DataSource": source}])
         assert told == "ValidationException" or told.startswith("ClientError: "), (url, told)
-        # A prefix without checkpoints is none of them; what it names is asked for of nobody else.
+        # A prefix without checkpoints is not an error. Nobody outside is asked for it.
         told = outcome(shell_jobs, CheckpointConfig={"S3Uri": url})
         assert told in ("ValidationException", "Completed") or told.startswith("ClientError: "), (url, told)
     assert canary.visits == 0
@@ -61,7 +61,7 @@ def test_an_image_is_a_name_and_no_option(shell_jobs: ShellJobs, canary: Canary,
 def test_nothing_that_a_job_sets_reaches_a_shell_or_sagelet(
     shell_jobs: ShellJobs, neighbour: Neighbour, tmp_path: Path
 ) -> None:
-    """Loaders and interpreters read these; on the process runtime the parent of a host is a program of ours."""
+    """Loaders and interpreters read these. On the process runtime sagelet's shim is the parent of a host."""
     mark = tmp_path / "mark"
     touch = f"$(touch {mark}); `touch {mark}` | touch {mark} && touch {mark}"
     library = f"/opt/ml/{uuid.uuid4().hex}.so"

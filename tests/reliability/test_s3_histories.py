@@ -22,7 +22,7 @@ ONE = os.environ.get("SAGELET_SEED")
 CHUNK = 100
 #: In which each of the mistakes has to be found.
 MUTANT_HISTORIES = 2000
-#: What a client that got no answer was told.
+#: The value of a call that got no answer.
 UNKNOWN = "?"
 
 
@@ -58,7 +58,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 
 def a_log(*calls: tuple[str, int, int, dict[str, Any], Any]) -> list[Operation]:
-    """Kind, when it began and ended, arguments, and what the client was told (UNKNOWN: nothing)."""
+    """Kind, when it began and ended, arguments, and the client's answer (UNKNOWN: none)."""
     made = Operation(0, "create_bucket", {"bucket": "b"}, 0, 1, known=True)
     return [
         made,

@@ -20,7 +20,7 @@ from support.slurm_server import SlurmJobs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.docker]
 
-#: A container sees no file of the test's, so it is told to go on by one of its own.
+#: A container sees no file of the test's. It goes on when it finds a file of its own.
 PATIENT = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 

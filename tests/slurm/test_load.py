@@ -7,7 +7,7 @@ import pytest
 
 from support.server import until
 from support.slurm_cluster import SlurmCluster
-from support.slurm_load import SHORT, Queue, settled
+from support.slurm_load import SHORT, Queue, wait_until_held
 
 pytestmark = pytest.mark.slurm
 
@@ -26,7 +26,7 @@ def queue(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Queue]:
 def test_waiting_jobs_have_neither_threads_nor_processes_nor_calls_of_their_own(
     queue: Queue, slurm_cluster: SlurmCluster
 ) -> None:
-    settled(queue, 1)
+    wait_until_held(queue, 1)
 
     def window(queued: int, submitted: int) -> tuple[int, float, int]:
         queue.submit(submitted, SHORT)

@@ -20,12 +20,12 @@ class Message:
     target: bytes = b"/first"
     version: bytes = b"HTTP/1.1"
     headers: list[bytes] = field(default_factory=lambda: [b"Host: localhost", b"X-Id: first"])
-    #: What the application reads.
+    #: The body that the application reads.
     content: bytes = b""
     #: The body with its framing.
     framed: bytes = b""
     before: bytes = b""
-    #: Whether the connection ends with it though nothing is wrong.
+    #: True if the connection ends after this valid request.
     closes: bool = False
 
     def encoded(self) -> bytes:
@@ -38,7 +38,7 @@ class Conversation:
     seed: int
     rules: tuple[str, ...]
     first: Message
-    #: Whether the first request is one; else it must be refused and end the connection.
+    #: True if the first request is valid. An invalid one must be refused and end the connection.
     valid: bool
     pieces: tuple[bytes, ...]
 

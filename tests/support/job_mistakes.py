@@ -32,7 +32,7 @@ class Mistake:
     seen: str
     #: Part of what to do.
     remedy: str
-    #: What differs from an ordinary request.
+    #: The members that differ from an ordinary request.
     options: dict[str, Any] = field(default_factory=dict)
     status: str = "Failed"
 

@@ -15,7 +15,7 @@ from support.server import GROUP, until
 
 COUNT = f'i=0;while [ $i -lt {LINES} ];do echo "line $i";i=$((i+1));[ $((i%10)) = 0 ]&&sleep 0.05;done'
 NUMBERED = [f"line {number}" for number in range(LINES)]
-#: Prints until it is told to end.
+#: Prints until it gets a signal to end.
 WITNESS = (
     f'i=0;until [ -e {OUTSIDE}/over ];do echo "line $i";'
     f"[ $(hostname) = algo-1 ]&&echo $i >{OUTSIDE}/printed;"

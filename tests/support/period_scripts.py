@@ -10,7 +10,7 @@ PT_1_13 = "1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker"
 ROUGH = 1e-2
 NO_DROPOUT = "resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
 
-#: What the Trainer logs.
+#: Patterns of lines that the Trainer logs.
 TRAINED = (r"^{'loss': ([\d.]+)", r"^{'eval_loss': ([\d.]+)", r"^{'train_runtime'.*'train_loss': ([\d.]+)")
 
 SCRIPTS = (

@@ -1,7 +1,7 @@
 """A Docker Engine for one test.
 
 In this machine's own network namespace it would share docker0 with the machine's engine. An engine with its own address
-pools that is killed and started again removes docker0, even if it was told to use another bridge.
+pools that is killed and started again removes docker0, even if its configuration names another bridge.
 """
 
 from support.private_engine import PrivateEngine, missing_engine

@@ -1,4 +1,4 @@
-"""Podman's service for tests, with Docker's API. Its containers outlive a killed service: it is no daemon."""
+"""Podman's service for tests, with Docker's API. Its containers outlive a killed service: it is not a daemon."""
 
 import resource
 import subprocess

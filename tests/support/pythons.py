@@ -95,7 +95,7 @@ class WheelPython:
         (packages,) = kept.resolve().glob("lib/python*/site-packages")
         self.python = root / "bin" / "python"
         self.sagelet = root / "bin" / "sagelet"
-        #: Of a shell in which the environment is active, without what belongs to the tests' own.
+        #: Variables of a shell in which the environment is active, without those of the tests' own environment.
         self.environ = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
         self.environ.update(PATH=f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}", HOME=str(root / "home"))
         self._kept = kept / "bin" / "python"

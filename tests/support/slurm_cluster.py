@@ -169,7 +169,7 @@ class SlurmCluster:
         self._launch("unshare", "--mount", "sh", "-c", hidden)
 
     def kill_node(self, name: str) -> None:
-        """As when the power goes: the daemon and all that it ran, at once and without a word."""
+        """Kills the daemon and all processes that it ran at once, as a power failure does."""
         root = self._pid(name)
         tasks = [pid for pid in _pids() if self._is_task_of(pid, name)]
         # The shims of Slurm's own do not have their node in their environment, but what they started has.

@@ -176,6 +176,6 @@ class Queue:
         return float(uploading["StartTime"].timestamp()) - said / 1000
 
 
-def settled(queue: Queue, holding: int) -> None:
+def wait_until_held(queue: Queue, holding: int) -> None:
     """Waits until `holding` nodes are held."""
     until(lambda: queue.training() >= holding, seconds=1200, every=1.0)

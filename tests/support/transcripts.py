@@ -82,7 +82,7 @@ class Path:
     play: Callable[[Any], None]
     #: Where the texts and the order come from.
     rules: tuple[str, ...]
-    #: Of the server, beside the defaults of the lab.
+    #: The server's settings besides the defaults of the lab.
     settings: dict[str, Any]
 
     @property

@@ -87,7 +87,7 @@ def value(ended: Ended, name: str) -> Any:
 
 @pytest.fixture
 def broken_plugin(host: TrainingHost) -> TrainingHost:
-    """A host that was leased a GPU, with a plugin of the version that fits, which is no library."""
+    """A host that was leased a GPU, with a plugin of the right version whose file is not a library."""
     site = host.base / "site"
     library = site / "jax_plugins/xla_cuda12/xla_cuda_plugin.so"
     library.parent.mkdir(parents=True)

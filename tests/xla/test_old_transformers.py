@@ -1,4 +1,4 @@
-"""Scripts with the names of the Transformers of the Training Compiler's images, in jobs of ours."""
+"""Scripts with the names of the Transformers of the Training Compiler's images, in sagelet's jobs."""
 
 import json
 import math

@@ -61,13 +61,13 @@ class Element:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a statement of a policy says. What IAM's language does not know is left out."""
+    """A statement of a policy. Members that IAM's language does not have are left out."""
 
     #: `Allow` or `Deny`; any other has no effect.
     effect: object
     actions: Element
     resources: Element
-    #: Whether `Resource` names all of them.
+    #: True if `Resource` names all resources.
     every_resource: bool
     conditional: bool
 

@@ -96,7 +96,7 @@ class HashedBody:
             self._compare()
 
     def readinto(self, buffer: memoryview) -> int:
-        """As `read`."""
+        """Reads into a buffer, with the checks and errors of `read`."""
         if self._left is not None:
             buffer = buffer[: self._left]
         if not buffer:

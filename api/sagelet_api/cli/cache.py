@@ -56,7 +56,7 @@ def ls(as_json: bool, server: Server) -> None:
 @json_option
 @directory_options
 def size(as_json: bool, server: Server) -> None:
-    """How many entries there are, and their bytes."""
+    """The number of entries, and their bytes."""
     entries = CacheStore(known_directory(server), 0).entries()
     if as_json:
         echo_json({"entries": len(entries), "bytes": sum(entry.size for entry in entries)})

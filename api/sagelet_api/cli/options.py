@@ -19,7 +19,7 @@ from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.variants import TorchBuild
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: Key in a click context's `meta`: the server that the command means, and True if the user was told which one it is.
+#: Key in a click context's `meta`: the server that the command means, and True if a message has named it already.
 SERVER, TOLD = "sagelet.server", "sagelet.told"
 
 

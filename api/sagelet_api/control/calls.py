@@ -1,4 +1,4 @@
-"""What the control endpoints share: which job or account a request means."""
+"""Helpers of all control endpoints: they find the job or the account that a request means."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -52,7 +52,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
 
     @routes.get("/compilation")
     def compilation(name: str) -> JsonObject:
-        """What became of a job's wish to be compiled."""
+        """The outcome of a job's request to be compiled."""
         with known_job(name) as key:
             return _compilation(engine.jobs.get(key))
 

@@ -312,7 +312,7 @@ class StrictRequest(HTTPRequest):
             self.conn.wfile.write(b"0\r\n\r\n")
 
     def send_headers(self) -> None:
-        """Sends the head, with `Connection: close` if the next request could not be told from the rest of this one."""
+        """Sends the head, with `Connection: close` if the next request cannot be told from the rest of this one."""
         if self._body is not None and not self._body.drain():
             self.close_connection = True
             self.conn.unread = True

@@ -51,7 +51,7 @@ FROM_PAGE = "sagelet.from_page"
 NEEDS_LOGIN = "sagelet.needs_login"
 #: The largest body of a request that is not for S3. ECR's layer parts are 20 MB in base64.
 MAX_BODY = 32 * 1024 * 1024
-#: Who calls, and where, unless the request says otherwise.
+#: The caller's account and region, unless the request says otherwise.
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
 
@@ -77,7 +77,7 @@ class Credential:
     """The parts of a credential scope that route a request."""
 
     access_key: str
-    #: As the client signed it, in lower case: `sagemaker`, `s3`, `monitoring`, ...
+    #: The service as the client signed it, in lower case: `sagemaker`, `s3`, `monitoring`, ...
     service: str
     region: str
 

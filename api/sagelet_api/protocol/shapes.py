@@ -26,7 +26,7 @@ _ANCHORS = {"TrainingJobName": ("^", ""), "RoleArn": ("^", "$"), "S3Uri": ("^", 
 class Traits(TypedDict, total=False):
     """The constraints of a shape, as the service model has them."""
 
-    #: Of a number, or of the length of a string, list or map.
+    #: Bounds of a number, or of the length of a string, list or map.
     min: float
     max: float
     #: In java.util.regex.

@@ -50,7 +50,7 @@ class Server:
     ca: Path | None = None
     #: The endpoint of another server that seems to run on `data`, or empty: two names may mean two servers.
     at_data: str = ""
-    #: True if the user need not be told which server it is: the command line itself names it, or it is the default one.
+    #: True if no message has to name the server: the command line itself names it, or it is the default one.
     is_expected: bool = True
 
     @property
@@ -74,7 +74,7 @@ class Server:
     def doubt(self) -> str:
         """What to tell people if the endpoint and the data directory may be of two servers. Else empty.
 
-        It is no error: an address of this machine may lead to another port of it (a container's, a tunnel's).
+        This is not an error: an address of this machine may lead to another port of it (a container's, a tunnel's).
         """
         if not self.at_data:
             return ""

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 
 
 def checked_endpoint(endpoint: str) -> str:
-    """Returns the endpoint without a slash at its end. Raises SettingsError for a text that is no URL of a server."""
+    """Returns the endpoint without a slash at its end. Raises SettingsError for anything but a server's URL."""
     try:
         parts = urlsplit(endpoint)
         port = parts.port

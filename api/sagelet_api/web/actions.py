@@ -1,4 +1,4 @@
-"""What a page may do to a job: stop, interrupt, run again. Each asks first, and is a POST from the page itself."""
+"""The actions of a page on a job: stop, interrupt, run again. Each asks first, and is a POST from the page itself."""
 
 import json
 import re

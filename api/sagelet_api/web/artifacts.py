@@ -77,7 +77,7 @@ def _place(site: Site, opening: "_Opening", job: TrainingJob, title: str, uri: S
 
 
 class _Opening:
-    """What one request opens, within its bounds."""
+    """The archives that one request opens, within its bounds."""
 
     def __init__(self, archives: Archives) -> None:
         self._archives = archives
@@ -85,7 +85,7 @@ class _Opening:
         self._left = MOST_UNPACKED
 
     def of(self, bucket: str, entry: Entry) -> OpenedArchive | None:
-        """Returns None if it is no archive, or gone meanwhile."""
+        """Returns None if it is not an archive, or gone meanwhile."""
         if entry.is_folder or not entry.is_archive:
             return None
         uri = S3Uri(bucket, entry.key)

@@ -154,7 +154,7 @@ def _cells(engine: Engine, job: TrainingJob, columns: Sequence[Column]) -> Itera
             yield _CELLS[column.key](engine, job)
 
 
-#: What a job's hosts are, by the runtime that ran them, if they are no containers of the job's image.
+#: Texts for a job's hosts by runtime, for runtimes without containers of the job's image.
 _WITHOUT_IMAGE: Mapping[str, str] = {
     "process": "processes of this machine, without a container",
     "slurm": "tasks of Slurm",

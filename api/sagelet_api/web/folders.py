@@ -81,7 +81,7 @@ def _folder(key: str, after: int) -> str:
 
 
 def _behind(key: str) -> tuple[bytes, bool]:
-    """Where to go on after a key, and whether what is there counts. Behind a folder are none of its keys."""
+    """Returns where to go on after a key, and True if a key at that place counts. A folder's keys come before it."""
     if key.endswith("/"):
         return key[:-1].encode() + b"0", True  # The character after "/".
     return key.encode(), not key

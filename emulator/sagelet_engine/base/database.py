@@ -1,4 +1,4 @@
-"""What the databases of a data directory have in common: connections, transactions, schema versions. No SQL of tables.
+"""Connections, transactions and schema versions of the databases of a data directory. It has no SQL of tables.
 
 SQLite in write-ahead-log mode. A connection is borrowed for one statement or one transaction, so there are never more
 connections than threads that use a database at once. Writers take turns with a lock of this module, because SQLite's
@@ -84,7 +84,7 @@ class DatabaseDamaged(StoreUnavailable):
         self.path = path
 
 
-#: What helps against damage.
+#: The remedy for damage.
 REPAIR = "Stop the server, and run `sagelet check --repair`: it keeps the damaged file, and saves what can be read"
 
 #: Connections that are kept open; each has megabytes of pages. More are opened while more threads ask at once.

@@ -54,7 +54,7 @@ def has_header(path: Path) -> bool:
 
 @dataclass
 class Saved:
-    """What was saved from a damaged database."""
+    """The rows that were saved from a damaged database."""
 
     #: Rows by table.
     rows: dict[str, int] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class TooLarge(tarfile.ExtractError):
 
 
 class Stream(Protocol):
-    """What an archive comes from."""
+    """A source of an archive's bytes."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""How full a host's volume is. AWS calls it DiskUtilization, "the disk space utilization of the algorithm
+"""Measures how full a host's volume is. AWS calls it DiskUtilization, "the disk space utilization of the algorithm
 container".
 """
 
@@ -60,7 +60,7 @@ class Room(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What lies below a directory."""
+    """The files below a directory and the space that they take."""
 
     #: The sum of the files' sizes in bytes.
     claimed: int

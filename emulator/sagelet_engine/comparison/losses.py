@@ -1,4 +1,4 @@
-"""Whether two jobs learn alike: their loss curves, compared within a tolerance. Pure.
+"""Compares the loss curves of two jobs within a tolerance. Pure.
 
 The distance of two curves is the root mean square of their differences over the points that all curves have. The
 tolerance is the first of these that can be had:
@@ -25,7 +25,7 @@ SLIGHT_FALL, SLIGHT_LOSS = 0.01, 0.001
 WIDE = 0.25
 #: Fewer points of one curve say nothing of its noise.
 _NOISE_POINTS = 5
-#: Fewer points are no curve, so a single run of each says nothing.
+#: With fewer points there is no curve, so a single run of each says nothing.
 _CURVE_POINTS = 3
 SIMILAR, DISSIMILAR, NOISY = "similar", "not similar", "too noisy to say"
 RUNS, NOISE, BY_DEFAULT, SLIGHT = "runs", "noise", "default", "slight"
@@ -121,7 +121,7 @@ def _verdict(distance: float, tolerance: float, slight: float, fall: float, *, i
         return SIMILAR
     if not is_curve or (distance <= tolerance and tolerance > WIDE * fall):
         return NOISY
-    # A loss that is no number is not similar to any.
+    # NaN is not similar to any loss.
     return SIMILAR if distance <= tolerance else DISSIMILAR
 
 

@@ -36,7 +36,7 @@ BETTER, WORSE, SAME, NOISY = "better", "worse", "the same", TOO_NOISY
 class Figure:
     """One figure over all pairs."""
 
-    #: As in Row.
+    #: The same as in Row.
     key: str
     title: str
     unit: str
@@ -133,7 +133,7 @@ def in_sentences(verdict: Verdict) -> Iterator[str]:
     """Yields the result in words: the losses first, because a faster way to another result is not faster."""
     if verdict.losses is not None:
         yield f"{_LOSSES[verdict.losses.verdict]}: {figures(verdict.losses, verdict.labels[0])}."
-    yield "Seconds, throughput and ratios are this machine's. They are no forecast for a GPU of AWS."
+    yield "Seconds, throughput and ratios are this machine's. They do not forecast those of a GPU of AWS."
     if verdict.load:
         load = f"{min(verdict.load):.1f} to {max(verdict.load):.1f}"
         yield f"Load of the machine before the runs: {load}{_frequencies(verdict.frequency)}."

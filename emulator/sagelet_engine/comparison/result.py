@@ -75,7 +75,7 @@ class BreakEven:
 
     job: str
     compile_seconds: float
-    #: In steps of the job. None if it never breaks even because its steps are no faster.
+    #: In steps of the job. None if it never breaks even because its steps are not faster.
     steps: int | None
     #: The steps that it ran.
     ran: int

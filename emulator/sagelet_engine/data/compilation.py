@@ -1,4 +1,4 @@
-"""Whether a job asks to be compiled, and whether its hosts report that it was."""
+"""Reads whether a job asks to be compiled, and whether its hosts report that it was."""
 
 from dataclasses import replace
 from typing import Any

@@ -10,7 +10,7 @@ from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
 @dataclass(frozen=True)
 class Setup:
-    """What the request says."""
+    """The members of the request that rules read."""
 
     #: By instance group: type and number of hosts.
     instances: tuple[tuple[str, int], ...] = ()

@@ -1,4 +1,4 @@
-"""What the doctor says: rules and their findings."""
+"""Rules of the doctor and their findings."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule has seen, with everything that a reader needs."""
+    """A finding of a rule, with everything that a reader needs."""
 
     rule: Rule
     seen: Seen

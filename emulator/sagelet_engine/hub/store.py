@@ -227,7 +227,7 @@ class HubStore:
     def _collect(self, *, dry_run: bool) -> Dropped:
         found = list(self.every())
         if any(isinstance(one, Unreadable) for one in found):
-            # Nothing says which files it has.
+            # The unreadable record may name any file, so all are kept.
             return Dropped(0, 0)
         needed = {file.sha256 for file in records.files_of(one for one in found if isinstance(one, Repository))}
         gone = [(self.root / BLOBS / name, size) for name, size in self.blobs().items() if name not in needed]

@@ -158,7 +158,7 @@ class WarmPool:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How training ended. It is decided when the last host is down, and made durable before the upload begins."""
+    """The end of training. It is decided when the last host is down, and made durable before the upload begins."""
 
     status: SecondaryStatus
     #: FailureReason of a failed job, already cut to AWS's 1024 characters.

@@ -86,7 +86,7 @@ class Handle:
 
 @dataclass(frozen=True)
 class Observation:
-    """What is true of a host now."""
+    """The present state of a host."""
 
     running: bool
     #: None while it runs. Never negative: a signal N reads 128 + N, as in Docker.
@@ -107,7 +107,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a host takes of this machine."""
+    """A host's usage of this machine."""
 
     #: CPU time of all processes that ever ran in the host, in seconds of one core.
     cpu_seconds: float

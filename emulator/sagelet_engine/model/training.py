@@ -14,7 +14,7 @@ T = TypeVar("T", bound="TrainingJob")
 
 @dataclass(frozen=True)
 class Compilation:
-    """Whether a job that asks for the compiler is compiled."""
+    """The compilation of a job that asks for the compiler."""
 
     compiled: bool
     #: What it is compiled for, or would have been: CPU, CUDA.

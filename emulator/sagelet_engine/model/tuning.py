@@ -123,7 +123,7 @@ class Trial(Child):
     #: TunedHyperParameters.
     values: Mapping[str, str]
     state: TrialState = TrialState.PLANNED
-    #: Of the ended training job.
+    #: The status of the ended training job.
     status: JobStatus | None = None
     created_ms: int | None = None
     start_ms: int | None = None

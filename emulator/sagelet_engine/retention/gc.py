@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Keep:
-    """How long and how much is kept. None means without limit."""
+    """Limits of time and size for files of ended jobs. None means no limit."""
 
     #: Seconds since the job ended (or was last changed), or since kept packages were last used.
     files_seconds: int | None = None

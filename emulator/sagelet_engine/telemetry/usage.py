@@ -32,7 +32,7 @@ Publish = Callable[[list[MetricPoint]], None]
 
 @dataclass
 class Gauges:
-    """What is read of one host beside its Usage."""
+    """Readings of one host besides its Usage."""
 
     handle: Handle
     volume: Volume
@@ -41,7 +41,7 @@ class Gauges:
 
 @dataclass
 class _Minute:
-    """What was measured since the last point."""
+    """The measurements since the last point."""
 
     #: The start of the interval for CPU time, ms since the epoch.
     start_ms: int

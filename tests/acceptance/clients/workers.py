@@ -1,6 +1,7 @@
 """Jobs, most of several workers, as the documents' estimators of the SDK v2 ask for them. Prints their names as JSON.
 
-`workers.py SCRIPTS_DIRECTORY SUFFIX`: tests/acceptance/workers, for what is no example, and the end of the names.
+`workers.py SCRIPTS_DIRECTORY SUFFIX`. SUFFIX ends the jobs' names. Scripts that are not examples are in
+tests/acceptance/workers.
 """
 
 import json
@@ -55,7 +56,7 @@ def hugging_face(common: dict[str, Any]) -> dict[str, Any]:
             **ONE_EACH,
             **scripts_of("hugging_face", common),
         ),
-        # The PyTorch estimator of this SDK asks for smdistributed when it is told pytorchddp.
+        # The PyTorch estimator of this SDK asks for smdistributed when `distribution` is pytorchddp.
         "ddp": HuggingFace(
             entry_point="train_native.py",
             transformers_version="4.17.0",

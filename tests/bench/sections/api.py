@@ -2,14 +2,12 @@
 
 import json
 import random
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -17,19 +15,18 @@ from botocore.credentials import Credentials
 
 from bench import load, many_jobs, servers
 from bench.load import Outcome
-from bench.tables import Bar, Cell, Figure, Scale, Table, against_peer, in_turns, percentile
+from bench.tables import Bar, Cell, Figure, Row, Scale, Table, against_peer, in_turns, percentiles_ms
 from support.server import ACCOUNT, SageletProcess, ServerProcess
 
 HEADS = (
     ("call", "clients", "sagelet calls/s", "p50 ms", "p99 ms", "CPU ms", "moto calls/s", "p50 ms", "p99 ms", "CPU ms",
      "moto / sagelet", "promised"),
 )  # fmt: skip
-#: Calls of a kind before those that count.
+#: Calls of a kind before those that count: the first loads what it needs.
 WARM_UP = 2
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     jobs: int
     rounds: int
     #: Number of calls in a round, by server and clients.
@@ -42,16 +39,15 @@ PLANS = {
 }
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     title: str
     operation: str
-    #: The body of a call, with this many jobs there.
+    #: The body of a call to a server with this many jobs.
     body: Callable[[int], dict[str, Any]]
-    #: What the design promises: of calls/s against moto, or of one client's 99th percentile in milliseconds.
+    #: Promises: of calls/s against moto, or of one client's 99th percentile in milliseconds.
     ratio: float = 0
     p99_ms: float = 0
-    #: moto reads all jobs, for seconds: it is asked once a round, by one client.
+    #: moto reads all jobs, for seconds: one client asks it once a round.
     slow: bool = False
 
 
@@ -78,20 +74,20 @@ KINDS = (
     Kind("CreateTrainingJob", "CreateTrainingJob", lambda _: _body(f"new-{next(_fresh):07}"), ratio=8),
 )  # fmt: skip
 
+#: An outcome, and the CPU seconds that the server took.
+Round = tuple[Outcome, float]
 
-def run(scale: Scale) -> list[Table]:
-    plan = PLANS[scale]
-    with tempfile.TemporaryDirectory(prefix="bench-api-") as directory:
-        data = Path(directory, "data")
-        many_jobs.fill(data, plan.jobs)
-        many_jobs.take_the_place(data, int(time.time() * 1000))
-        options = ("--runtime", "process", "--max-jobs", "1")
-        with servers.moto_server() as theirs, SageletProcess(data, *options) as ours:
-            for server in (ours, theirs):
-                # Jobs of a bucket that is not there are refused, by one of the two.
-                server.client("s3").create_bucket(Bucket="models")
-            _fill(theirs, plan.jobs)
-            return [_table(plan, {"sagelet": ours, "moto": theirs})]
+
+def run(scale: Scale, directory: Path) -> list[Table]:
+    plan, data = PLANS[scale], directory / "data"
+    many_jobs.fill(data, plan.jobs)
+    many_jobs.take_the_place(data, int(time.time() * 1000))
+    with servers.moto_server() as theirs, SageletProcess(data, "--runtime", "process", "--max-jobs", "1") as ours:
+        for server in (ours, theirs):
+            # Only one of the two creates jobs whose bucket does not exist.
+            server.client("s3").create_bucket(Bucket="models")
+        _fill(theirs, plan.jobs)
+        return [_table(plan, {"sagelet": ours, "moto": theirs})]
 
 
 def _fill(moto: ServerProcess, jobs: int) -> None:
@@ -110,78 +106,62 @@ def _signed(endpoint: str, operation: str, body: dict[str, Any]) -> bytes:
 
 
 def _table(plan: Plan, pair: dict[str, ServerProcess]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     outcomes: list[Outcome] = []
+    planned = 0
     for kind in KINDS:
         for server in pair.values():
-            # The first call of a kind loads what it needs.
             _calls(kind, 1, plan.jobs, WARM_UP, server)
         for clients in plan.calls["sagelet"]:
-            found = _measure(kind, clients, plan, pair)
+            counts = {name: _count(kind, clients, name, plan) for name in pair}
+            runs = {
+                name: partial(_calls, kind, clients, plan.jobs, number, pair[name])
+                for name, number in counts.items()
+                if number
+            }
+            found = in_turns(plan.rounds, runs)
             outcomes += [outcome for outcome, _ in found["sagelet"]]
+            planned += plan.rounds * counts["sagelet"]
             rows.append(_row(kind, clients, found))
     if wrong := next((outcome.excerpt for outcome in outcomes if outcome.wrong), ""):
         raise RuntimeError(f"sagelet answered with {wrong}")
     memory = {name: servers.memory_mb(server.process) for name, server in pair.items()}
     errors = sum(outcome.connection_errors for outcome in outcomes)
-    return Table(
-        f"{plan.jobs:,} jobs",
-        HEADS[0],
-        rows,
+    conditions = (
         f"Lists and searches give pages of 100. Calls/s are the median of {plan.rounds} rounds in turns, milliseconds "
         f"of all calls, CPU a call's with what follows its answer. Connection errors of sagelet: {errors} (promised: "
-        f"none). Memory at the end: sagelet {memory['sagelet']:.0f} MB, moto {memory['moto']:.0f} MB.",
-        {
-            "calls": sum(len(outcome.seconds) for outcome in outcomes),
-            "calls planned": plan.rounds
-            * sum(_count(kind, one, "sagelet", plan) for kind in KINDS for one in plan.calls["sagelet"]),
-            "connection errors": errors,
-        },
+        f"none). Memory at the end: sagelet {memory['sagelet']:.0f} MB, moto {memory['moto']:.0f} MB."
     )
+    counted = {"calls": (sum(len(one.seconds) for one in outcomes), planned), "connection errors": (errors, 0)}
+    return Table(f"{plan.jobs:,} jobs", HEADS[0], rows, conditions, counted)
 
 
 def _count(kind: Kind, clients: int, name: str, plan: Plan) -> int:
-    """Of the calls in a round. Where each reads all jobs, fewer say as much."""
+    """The number of calls in a round. Fewer are enough if each reads all jobs."""
     count = plan.calls[name][clients]
     if not kind.slow:
         return count
     return max(clients, count // 10) if name == "sagelet" else int(clients == 1)
 
 
-Round = tuple[Outcome, float]
-
-
-def _measure(kind: Kind, clients: int, plan: Plan, pair: dict[str, ServerProcess]) -> dict[str, list[Round]]:
-    counts = {name: _count(kind, clients, name, plan) for name in pair}
-    runs = {
-        name: partial(_calls, kind, clients, plan.jobs, counts[name], server)
-        for name, server in pair.items()
-        if counts[name]
-    }
-    return in_turns(plan.rounds, runs)
-
-
 def _calls(kind: Kind, clients: int, jobs: int, number: int, server: ServerProcess) -> Round:
-    """The outcome, and the CPU seconds that the server took."""
     wanted = [_signed(server.endpoint, kind.operation, kind.body(jobs)) for _ in range(number)]
     with servers.watched(server.process) as cost:
         outcome = load.send(server.endpoint, wanted, clients, b"TrainingJobArn")
     return outcome, cost.cpu
 
 
-def _row(kind: Kind, clients: int, found: dict[str, list[Round]]) -> tuple[Cell, ...]:
+def _row(kind: Kind, clients: int, found: dict[str, list[Round]]) -> Row:
     cells: list[Cell] = []
-    rates: list[Figure] = []
-    for rounds in found.values():
-        seconds = [one for outcome, _ in rounds for one in outcome.seconds]
-        rates.append(Figure.of([outcome.rate for outcome, _ in rounds]))
-        times = (1000 * percentile(seconds, 50), 1000 * percentile(seconds, 99))
-        cells += [rates[-1], *times, 1000 * sum(cpu for _, cpu in rounds) / len(seconds)]
-    ratio = rates[0].over(rates[1]) if len(rates) > 1 else None
+    times = {name: [one for outcome, _ in rounds for one in outcome.seconds] for name, rounds in found.items()}
+    rates = {name: Figure.of([outcome.rate for outcome, _ in rounds]) for name, rounds in found.items()}
+    for name, rounds in found.items():
+        cpu_ms = 1000 * sum(cpu for _, cpu in rounds) / len(times[name])
+        cells += [rates[name], *percentiles_ms(times[name], 50, 99), cpu_ms]
+    ratio = rates["sagelet"].over(rates["moto"]) if "moto" in rates else None
     promised: Cell = ""
-    if clients == 1:
-        ours = cells[2]
-        assert isinstance(ours, float)
-        promised = Bar("p99 ms", ours, kind.p99_ms, at_most=True) if kind.p99_ms else ""
-        promised = Bar("moto / sagelet", ratio, kind.ratio) if ratio and kind.ratio else promised
+    if clients == 1 and kind.p99_ms:
+        promised = Bar("p99 ms", percentiles_ms(times["sagelet"], 99)[0], kind.p99_ms, at_most=True)
+    elif clients == 1 and ratio and kind.ratio:
+        promised = Bar("moto / sagelet", ratio, kind.ratio)
     return kind.title, clients, *cells, *[""] * (8 - len(cells)), against_peer(ratio) if ratio else "", promised

@@ -1,23 +1,22 @@
 """One job of a script that does next to nothing, against a bare `docker run` and the SDK's local mode.
 
-The script, the image and the toolkit in it are the same in all three: what differs is what is done around them.
+All three have the same script, image and toolkit. They differ in what is done around these.
 """
 
 import json
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bench import local_mode
 from bench.servers import Place, places
-from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns
+from bench.tables import Bar, Figure, Row, Scale, Table, in_turns
 from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.images.engine import connect
 from sagelet_engine.runtimes.docker.engine import probe
@@ -37,39 +36,39 @@ with open("/opt/ml/model/model.bin", "wb") as model:
 BARE, LOCAL = "bare docker run", "SDK v2, local mode"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One run, in seconds from its beginning."""
 
     first_line: float
     total: float
 
 
-def run(scale: Scale) -> list[Table]:
-    with tempfile.TemporaryDirectory(prefix="bench-job-") as name, ExitStack() as stack:
-        users, absent = stack.enter_context(places(Path(name)))
+def run(scale: Scale, directory: Path) -> list[Table]:
+    rounds = ROUNDS[scale]
+    with ExitStack() as stack:
+        users, absent = stack.enter_context(places(directory))
         ways: dict[str, Callable[[], Run]] = {f"sagelet, {place.name}": partial(_job, place) for place in users}
         for docker in users[1:]:
-            ways = {BARE: Bare.like(docker, Path(name)).run, **ways}
+            ways = {BARE: Bare.like(docker, directory).run, **ways}
             if why := _no_local_mode(scale):
                 absent = [*absent, f"Left out: {LOCAL}: {why}."]
             else:
-                ways[LOCAL] = partial(_local_job, stack.enter_context(_local_mode(docker, Path(name))))
-        in_turns(1, ways)  # once for caches, of images and of programs
-        runs = in_turns(ROUNDS[scale], ways)
+                ways[LOCAL] = partial(_local_job, stack.enter_context(_local_mode(docker, directory)))
+        in_turns(1, ways)  # fills the caches of images and of programs
+        runs = in_turns(rounds, ways)
     conditions = (
         "A script that prints a line and writes a model of 100 kB, through the training image's toolkit; no torch. "
         "sagelet: from CreateTrainingJob until DescribeTrainingJob, asked 50 times a second, says Completed. The bare "
         "run has the job's command, environment and directory, until `docker run --rm` is over. Local mode: `fit()` of "
-        f"a process that has loaded the SDK, with sagelet's S3. Medians of {ROUNDS[scale]} rounds in turns; what is "
-        "above the bare run is of the pairs of a round."
+        f"a process that has loaded the SDK, with sagelet's S3. Medians of {rounds} rounds in turns; what is above the "
+        "bare run is of the pairs of a round."
     )
     rows = [_row(way, found, runs.get(BARE)) for way, found in runs.items()]
-    counts = {"runs": sum(map(len, runs.values())), "runs planned": ROUNDS[scale] * len(ways)}
+    counts = {"runs": (sum(map(len, runs.values())), rounds * len(ways))}
     return [Table("A job, from its beginning to its model", HEADS[0], rows, " ".join([conditions, *absent]), counts)]
 
 
-def _row(way: str, found: list[Run], bare: list[Run] | None) -> tuple[Cell, ...]:
+def _row(way: str, found: list[Run], bare: list[Run] | None) -> Row:
     figures = (Figure.of([one.first_line for one in found]), Figure.of([one.total for one in found]))
     if bare is None or way == BARE:
         return way, *figures, "", ""
@@ -102,17 +101,16 @@ def _mark(lines: list[str], begin: float) -> float:
 # --- docker run -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Bare:
-    """`docker run` of what a job's container was."""
+class Bare(NamedTuple):
+    """`docker run` of a job's container."""
 
     command: tuple[str, ...]
-    #: What the container sees as /opt/ml.
+    #: The container's /opt/ml on this machine.
     opt_ml: Path
 
     @classmethod
     def like(cls, place: Place, directory: Path) -> "Bare":
-        """Looks at the container of a job while it is there."""
+        """Looks at the container of a job while it exists."""
         client, name = connect(), _submit(place)
         query: dict[str, Any] = {"all": True, "ignore_removed": True, "filters": {"label": f"{JOB_NAME}={name}"}}
         (facts,) = until(lambda: [one.attrs for one in client.containers.list(**query)])
@@ -140,7 +138,7 @@ class Bare:
 
 
 def _no_local_mode(scale: Scale) -> str:
-    """Why it cannot run, or nothing."""
+    """The reason why local mode cannot run, or an empty text."""
     if scale is Scale.SHORT:
         return "in the full run only"
     if not ENVIRONMENT.exists():
@@ -153,12 +151,13 @@ def _no_local_mode(scale: Scale) -> str:
 
 @contextmanager
 def _local_mode(place: Place, directory: Path) -> Iterator["subprocess.Popen[str]"]:
-    script, program = directory / "train.py", Path(__file__).parents[1] / "local_mode.py"
+    script = directory / "train.py"
     script.write_text(SCRIPT)
-    command = [str(ENVIRONMENT / "bin" / "python"), str(program), place.training_image, "tests", str(script)]
+    python = ENVIRONMENT / "bin" / "python"
     before = _composed(place)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [python, local_mode.__file__, place.training_image, "tests", script],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, **_reachable(place), "TMPDIR": str(directory)}, cwd=directory,
     ) as process:  # fmt: skip
         try:
@@ -177,7 +176,7 @@ def _composed(place: Place) -> set[str]:
 
 
 def _reachable(place: Place) -> dict[str, str]:
-    """The server as containers of another network reach it, who have to sign."""
+    """Variables by which containers of another network reach the server. They have to sign."""
     facts, keys = probe(), read_key_pair(place.server.data)
     assert facts is not None
     assert keys is not None
@@ -200,6 +199,6 @@ def _local_job(process: "subprocess.Popen[str]") -> Run:
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
         if line.startswith('{"begin": '):
-            told: dict[str, Any] = json.loads(line)
-            return Run(_mark(lines, told["begin"]), told["end"] - told["begin"])
+            times: dict[str, Any] = json.loads(line)
+            return Run(_mark(lines, times["begin"]), times["end"] - times["begin"])
     raise RuntimeError("local mode ended: " + "\n".join(lines[-30:]))

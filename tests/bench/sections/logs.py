@@ -1,17 +1,15 @@
 """Lines: how many a second come in, how long until a client sees one, and how fast a long log is read."""
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.servers import Cost, Place, places, watched
-from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns, percentile
+from bench.tables import Bar, Figure, Row, Scale, Table, in_turns, percentiles_ms
 from support.jobs import Jobs
 from support.server import ENDED, GROUP, until
 
@@ -24,9 +22,9 @@ METRICS = {
     "no metric definition": [],
     "two metric definitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}, {"Name": "lr", "Regex": "lr=([0-9.e-]+)"}],
 }
-#: Begins a line that says when it was printed.
+#: Begins a line with the time at which it was printed.
 MARK = "printed at "
-#: Prints a mark every so many seconds, and lines of 100 bytes after it. What a request can carry is short.
+#: Prints marks at an interval, each with lines of 100 bytes after it. It is short, because a request holds little.
 PRINTER = """
 import os, sys, time
 marks, every, noise = eval(os.environ["PLAN"])
@@ -39,14 +37,13 @@ for n in range(marks):
 """
 
 
-@dataclass(frozen=True)
-class Plan:
-    #: Of each job that prints as fast as it can.
+class Plan(NamedTuple):
+    #: Lines of each job that prints as fast as it can.
     lines: int
     rounds: int
-    #: Of the log that is read.
+    #: Lines of the log that is read.
     long: int
-    #: Of a lag, and seconds between two.
+    #: Marks of a lag, and seconds between two.
     marks: int
     every_s: float
     #: Lines after each mark of a busy log.
@@ -59,20 +56,19 @@ PLANS = {
 }
 
 
-def run(scale: Scale) -> list[Table]:
+def run(scale: Scale, directory: Path) -> list[Table]:
     plan = PLANS[scale]
-    with tempfile.TemporaryDirectory(prefix="bench-logs-") as name, places(Path(name)) as (users, absent):
+    with places(directory) as (users, absent):
         for lines in (plan.lines, plan.long):
-            _upload_lines(lines, Path(name, "lines"), users)
+            _upload_lines(lines, directory / "lines", users)
         return [_ingest(plan, users, absent), _lag(plan, users), _paging(plan, users[0])]
 
 
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What one job took."""
+class Taken(NamedTuple):
+    """The lines of one job, as the server took them in."""
 
     rate: float
     cost: Cost
@@ -92,31 +88,25 @@ def _ingest(plan: Plan, users: list[Place], absent: list[str]) -> Table:
         f"line until a client that asks ten times a second has seen the last. Median of {plan.rounds} jobs each, in "
         "turns. Memory is the most that a job added."
     )
+    rows = [_ingest_row(plan, *key, taken) for key, taken in found.items()]
     every = [one for taken in found.values() for one in taken]
-    return Table(
-        "Lines in",
-        HEADS[0],
-        [_ingest_row(plan, *key, taken) for key, taken in found.items()],
-        " ".join([conditions, *absent]),
-        {
-            "lines": sum(one.seen for one in every),
-            "lines planned": plan.lines * plan.rounds * len(found),
-            "order errors": sum(one.out_of_order for one in every),
-        },
-    )
+    counts = {
+        "lines": (sum(one.seen for one in every), plan.lines * plan.rounds * len(found)),
+        "order errors": (sum(one.out_of_order for one in every), 0),
+    }
+    return Table("Lines in", HEADS[0], rows, " ".join([conditions, *absent]), counts)
 
 
-def _ingest_row(plan: Plan, name: str, title: str, taken: list[Taken]) -> tuple[Cell, ...]:
+def _ingest_row(plan: Plan, name: str, title: str, taken: list[Taken]) -> Row:
     rate = Figure.of([one.rate for one in taken])
     cpu = median(one.cost.cpu for one in taken) / plan.lines * 1e6
     growth = max(one.cost.growth_mb for one in taken)
     # The job with metrics is the harder one.
-    promised = Bar("lines/s", rate, 50_000) if METRICS[title] else ""
-    return f"{name}, {title}", rate, cpu, round(growth), promised
+    return f"{name}, {title}", rate, cpu, round(growth), Bar("lines/s", rate, 50_000) if METRICS[title] else ""
 
 
 def _upload_lines(count: int, path: Path, users: list[Place]) -> None:
-    """Lines that begin with their number; one in ten holds what two metric definitions look for."""
+    """Lines that begin with their number. Both metric definitions match one in ten."""
     with path.open("w") as file:
         for number in range(count):
             found = f" loss={1 / (number + 1):.6f} lr=5e-05" if number % 10 == 0 else ""
@@ -126,7 +116,7 @@ def _upload_lines(count: int, path: Path, users: list[Place]) -> None:
 
 
 def _cat(lines: int, place: Place, metrics: list[dict[str, str]]) -> tuple[str, str]:
-    """A job that prints them, and its log stream."""
+    """Starts a job that prints them. Returns its name and its log stream."""
     source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://tests/{lines}/"}
     channel = {"ChannelName": "text", "DataSource": {"S3DataSource": source}}
     name = place.shell.start("cat /opt/ml/input/data/text/lines", metrics=metrics, InputDataConfig=[channel])
@@ -143,10 +133,9 @@ def _page(jobs: Jobs, stream: str, **options: Any) -> dict[str, Any]:
 
 
 def _take_in(lines: int, place: Place, metrics: list[dict[str, str]]) -> Taken:
-    jobs = place.shell
+    jobs, last = place.shell, f"{lines - 1:07d}"
     with watched(place.server.process) as cost:
         name, stream = _cat(lines, place, metrics)
-        last = f"{lines - 1:07d}"
 
         def seen() -> bool:
             events = _page(jobs, stream, limit=1)["events"]
@@ -165,28 +154,23 @@ def _take_in(lines: int, place: Place, metrics: list[dict[str, str]]) -> Taken:
 
 
 def _lag(plan: Plan, users: list[Place]) -> Table:
-    busy = f"{round(plan.noise / plan.every_s):,} lines/s beside it"
-    lags = {
-        (place.name, title): _lags(plan, noise, place)
-        for place in users
-        for title, noise in (("quiet", 0), (busy, plan.noise))
-    }
-    rows: list[tuple[Cell, ...]] = []
-    for (name, title), seconds in lags.items():
-        promised = Bar("p99 ms", 1000 * percentile(seconds, 99), 1000, at_most=True) if title == busy else ""
-        rows.append((f"{name}, {title}", *_milliseconds(seconds), round(1000 * max(seconds)), promised))
-    return Table(
-        "Lag from print to GetLogEvents",
-        HEADS[1],
-        rows,
+    noises = {"quiet": 0, f"{round(plan.noise / plan.every_s):,} lines/s beside it": plan.noise}
+    rows: list[Row] = []
+    marks = 0
+    for place in users:
+        for title, noise in noises.items():
+            seconds = _lags(plan, noise, place)
+            p50, p99, most = percentiles_ms(seconds, 50, 99, 100)
+            promised = Bar("p99 ms", p99, 1000, at_most=True) if noise else ""
+            rows.append((f"{place.name}, {title}", round(p50), round(p99), round(most), promised))
+            marks += len(seconds)
+    conditions = (
         f"A script prints the time every {plan.every_s * 1000:.0f} ms, {plan.marks} times; a boto3 client reads the "
-        "whole log, page after page, with 10 ms between two calls.",
-        {"marks": sum(map(len, lags.values())), "marks planned": plan.marks * len(lags)},
+        "whole log, page after page, with 10 ms between two calls."
     )
-
-
-def _milliseconds(seconds: list[float]) -> tuple[int, int]:
-    return round(1000 * percentile(seconds, 50)), round(1000 * percentile(seconds, 99))
+    return Table(
+        "Lag from print to GetLogEvents", HEADS[1], rows, conditions, {"marks": (marks, plan.marks * len(rows))}
+    )
 
 
 def _lags(plan: Plan, noise: int, place: Place) -> list[float]:
@@ -200,8 +184,8 @@ def _lags(plan: Plan, noise: int, place: Place) -> list[float]:
         over = jobs.describe(name)["TrainingJobStatus"] in ENDED
         page = _page(jobs, stream, startFromHead=True, **token)
         now = time.time()
-        told = [event["message"] for event in page["events"] if event["message"].startswith(MARK)]
-        lags += [now - float(line.removeprefix(MARK)) for line in told]
+        marks = [event["message"] for event in page["events"] if event["message"].startswith(MARK)]
+        lags += [now - float(line.removeprefix(MARK)) for line in marks]
         if over and not page["events"]:
             return lags
         token = {"nextToken": page["nextForwardToken"]}
@@ -215,33 +199,31 @@ Pages = Iterator[list[dict[str, Any]]]
 
 def _paging(plan: Plan, place: Place) -> Table:
     name, stream = _cat(plan.long, place, [])
-    place.shell.ended(name)
+    jobs = place.shell
+    jobs.ended(name)
     ways: dict[str, Callable[[], Pages]] = {
-        "GetLogEvents, from the head": lambda: _got(place.shell, stream, forward=True),
-        "GetLogEvents, from the tail": lambda: _got(place.shell, stream, forward=False),
-        "FilterLogEvents": lambda: _filtered(place.shell, stream, ""),
-        "FilterLogEvents, a word of one line in ten": lambda: _filtered(place.shell, stream, "loss"),
-        "FilterLogEvents, a word of no line": lambda: _filtered(place.shell, stream, "absent"),
+        "GetLogEvents, from the head": lambda: _got(jobs, stream, forward=True),
+        "GetLogEvents, from the tail": lambda: _got(jobs, stream, forward=False),
+        "FilterLogEvents": lambda: _filtered(jobs, stream, ""),
+        "FilterLogEvents, a word of one line in ten": lambda: _filtered(jobs, stream, "loss"),
+        "FilterLogEvents, a word of no line": lambda: _filtered(jobs, stream, "absent"),
     }
     rows = [_read_row(place, way, pages) for way, pages in ways.items()]
-    return Table(
-        f"A log of {plan.long:,} lines, read",
-        HEADS[2],
-        rows,
-        "One boto3 client, which takes its part of the time of a page: 10,000 lines or 1 MiB.",
-        {"lines": sum(int(str(row[1])) for row in rows), "lines planned": plan.long * 3 + plan.long // 10},
-    )
+    conditions = "One boto3 client, which takes its part of the time of a page: 10,000 lines or 1 MiB."
+    counts = {"lines": (sum(int(str(row[1])) for row in rows), plan.long * 3 + plan.long // 10)}
+    return Table(f"A log of {plan.long:,} lines, read", HEADS[2], rows, conditions, counts)
 
 
-def _read_row(place: Place, way: str, pages: Callable[[], Pages]) -> tuple[Cell, ...]:
-    lines, took, begin = 0, [], time.perf_counter()
+def _read_row(place: Place, way: str, pages: Callable[[], Pages]) -> Row:
+    lines, took = 0, []
     with watched(place.server.process) as cost:
         begin = time.perf_counter()
         for events in pages():
             took.append(time.perf_counter() - begin)
             lines += len(events)
             begin = time.perf_counter()
-    return way, lines, len(took), sum(took), *_milliseconds(took), round(cost.growth_mb)
+    p50, p99 = percentiles_ms(took, 50, 99)
+    return way, lines, len(took), sum(took), round(p50), round(p99), round(cost.growth_mb)
 
 
 def _got(jobs: Jobs, stream: str, *, forward: bool) -> Pages:

@@ -1,19 +1,17 @@
 """The same models trained natively and compiled, from one seed: do they agree, and how fast are they.
 
 Each training is a process of its own under the runtime package, as a job's script is. The two trainings of a model take
-turns, some steps each, so that a load of the machine weighs on both, and speed is in CPU seconds of all their threads,
+turns, some steps each, so that a load of the machine affects both. Speed is in CPU seconds of all their threads,
 which a load changes little. The ratio of one run means something, the times do not.
 """
 
 import os
 import socket
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.tables import Cell, Figure, Scale, Table, against_peer
+from bench.tables import Figure, Row, Scale, Table, against_peer
 from support import same_model
 from support.same_model import TOLERANCES, Difference, Trained
 
@@ -25,13 +23,12 @@ HEADS = (
 WALL, CPU = 0, 1
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     models: tuple[str, ...]
     steps: int
     #: Steps of a turn.
     chunk: int
-    #: Of torch and of XLA.
+    #: Threads of torch and of XLA.
     threads: int
     small: bool
 
@@ -42,12 +39,11 @@ PLANS = {
 }
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     name: str
     native: Trained
     compiled: Trained
-    #: Of native trainings with different numbers of threads: what rounding alone does to this model.
+    #: Difference of native trainings with different numbers of threads: the effect of rounding alone.
     spread: Difference
     #: Steps in a chunk.
     chunk: int
@@ -62,20 +58,13 @@ class Pair:
         pairs = [one / other for one, other in zip(native, compiled, strict=True)]
         return Figure(median(native) / median(compiled), min(pairs), max(pairs))
 
-    @property
-    def compiling_seconds(self) -> float:
-        """CPU seconds that the compiled training's first steps took more than its later ones."""
-        first = sum(chunk[CPU] for chunk in self.compiled.chunks[:2])
-        return first - (self.chunk + 1) * median(self.later_ms(self.compiled)) / 1000
-
-    @property
-    def break_even(self) -> str:
-        """Steps after which the compiled training has caught up."""
-        won = (median(self.later_ms(self.native)) - median(self.later_ms(self.compiled))) / 1000
-        return f"{round(self.compiling_seconds / won):,}" if won > 0 else "never"
-
-    def row(self) -> tuple[Cell, ...]:
+    def row(self) -> Row:
         tolerance, found = TOLERANCES[self.name], same_model.difference(self.native, self.compiled)
+        native_ms, compiled_ms = median(self.later_ms(self.native)), median(self.later_ms(self.compiled))
+        # CPU seconds that the compiled training's first steps took more than its later ones.
+        first = sum(chunk[CPU] for chunk in self.compiled.chunks[:2])
+        compiling = first - (self.chunk + 1) * compiled_ms / 1000
+        won = (native_ms - compiled_ms) / 1000
         return (
             self.name,
             f"{found.loss:.1e}",
@@ -83,47 +72,43 @@ class Pair:
             f"{tolerance.loss:.0e} / {tolerance.weights:.0e}",
             "yes" if found.within(tolerance) else "NO",
             f"{self.spread.loss:.1e} / {self.spread.weights:.1e}",
-            median(self.later_ms(self.native)),
-            median(self.later_ms(self.compiled)),
+            native_ms,
+            compiled_ms,
             against_peer(self.ratio()),
             against_peer(self.ratio(WALL)),
-            self.compiling_seconds,
-            self.break_even,
+            compiling,
+            # Steps after which the compiled training has caught up.
+            f"{round(compiling / won):,}" if won > 0 else "never",
         )
 
 
-def run(scale: Scale) -> list[Table]:
+def run(scale: Scale, directory: Path) -> list[Table]:
     plan = PLANS[scale]
-    with tempfile.TemporaryDirectory(prefix="bench-models-") as base:
-        rows = [_trained(name, Path(base, name), plan).row() for name in plan.models]
-    return [
-        Table(
-            "Native against compiled",
-            HEADS[0],
-            rows,
-            f"{plan.steps} steps of AdamW (1e-3) in float32, {plan.threads} thread(s), in turns of {plan.chunk} steps.",
-            {"models that agree": sum(row[4] == "yes" for row in rows), "models that agree planned": len(plan.models)},
-        )
-    ]
+    rows = [_trained(name, directory / name, plan).row() for name in plan.models]
+    conditions = (
+        f"{plan.steps} steps of AdamW (1e-3) in float32, {plan.threads} thread(s), in turns of {plan.chunk} steps."
+    )
+    counts = {"models that agree": (sum(row[4] == "yes" for row in rows), len(plan.models))}
+    return [Table("Native against compiled", HEADS[0], rows, conditions, counts)]
 
 
 def _trained(name: str, base: Path, plan: Plan) -> Pair:
     """Trains one model natively and compiled in turns, then natively with another number of threads."""
-    wished = {"models": name, "steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
+    options = {"models": name, "steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(600)
         turns = f"127.0.0.1:{listening.getsockname()[1]}"
         hosts = [
-            same_model.start(base / kind, compiled=kind == "compiled", threads=plan.threads, turns=turns, **wished)
+            same_model.start(base / kind, compiled=kind == "compiled", threads=plan.threads, turns=turns, **options)
             for kind in ("native", "compiled")
         ]
-        # Each stands still until its first turn.
+        # Each waits for its first turn.
         players = [listening.accept()[0].makefile("rw") for _ in hosts]
         while players:
             players = [player for player in players if _take_turn(player)]
     native, compiled = (same_model.ended(*host, [name])[name] for host in hosts)
     threads = 2 if plan.threads == 1 else 1
-    alone = same_model.start(base / "other", compiled=False, threads=threads, **wished)
+    alone = same_model.start(base / "other", compiled=False, threads=threads, **options)
     other = same_model.ended(*alone, [name])[name]
     return Pair(name, native, compiled, same_model.difference(native, other), plan.chunk)
 

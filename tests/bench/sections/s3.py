@@ -3,23 +3,22 @@
 import os
 import shutil
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from botocore.config import Config
 
 from bench import full_moto, servers
 from bench.servers import Cost
-from bench.tables import Bar, Cell, Figure, Scale, Table, against_peer, in_turns, percentile
+from bench.tables import Bar, Figure, Row, Scale, Table, against_peer, in_turns, percentiles_ms
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import S3Store
@@ -33,14 +32,13 @@ HEADS = (
 BUCKET, LISTED = "bench", "listed"
 BLOCK = RANGE = 1 << 20
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
-PUT, GET = "put_object, boto3", "get_object, boto3"
-#: Of moto / sagelet.
-PROMISED = {PUT: 4, GET: 4}
+#: Promises of moto / sagelet, by the way of an object.
+PROMISED = {"put_object, boto3": 4, "get_object, boto3": 4}
+#: Promises of the memory's growth for the huge object, and of the time of a range.
 MEMORY_MB, RANGE_MS = 64, 5
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     #: An object's name and bytes.
     one: tuple[str, int]
     rounds: int
@@ -59,7 +57,7 @@ PLANS = {
 
 
 class Store:
-    """A server's S3, as a client sees it that has nothing else to do."""
+    """A server's S3, as a client sees it that has nothing else to do. The methods return how many bytes went."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.process = server.process
@@ -73,13 +71,11 @@ class Store:
         return file.stat().st_size
 
     def get(self, _file: Path | None = None, **how: str) -> int:
-        body, size = self.s3.get_object(Bucket=BUCKET, Key="one", **how)["Body"], 0
-        while block := body.read(BLOCK):
-            size += len(block)
-        return size
+        body = self.s3.get_object(Bucket=BUCKET, Key="one", **how)["Body"]
+        return sum(len(block) for block in iter(partial(body.read, BLOCK), b""))
 
     def bare(self, method: str, operation: str, key: str, file: Path | None = None) -> int:
-        """One request with as little around it as can be. Returns how many bytes went."""
+        """One request with as little around it as possible."""
         url = urlsplit(self.s3.generate_presigned_url(operation, Params={"Bucket": BUCKET, "Key": key}))
         memory, size = memoryview(bytearray(BLOCK)), file.stat().st_size if file else 0
         with ExitStack() as stack:
@@ -108,32 +104,34 @@ class Store:
 
 #: In this order, so that what is read was written before.
 WAYS: dict[str, Callable[[Store, Path], int]] = {
-    PUT: Store.put,
-    GET: Store.get,
+    "put_object, boto3": Store.put,
+    "get_object, boto3": Store.get,
     "put, bare HTTP": lambda store, file: store.bare("PUT", "put_object", "one", file),
     "get, bare HTTP": lambda store, _file: store.bare("GET", "get_object", "one"),
     "upload_file, boto3": Store.upload,
     "download_file, boto3": Store.download,
 }
+#: The ways of the huge object.
+HUGE: dict[str, Callable[[Store, Path], int]] = {
+    "upload_file, boto3": Store.upload,
+    "get, bare HTTP": lambda store, _file: store.bare("GET", "get_object", "parts"),
+}
 
 
-def run(scale: Scale) -> list[Table]:
-    plan = PLANS[scale]
-    with tempfile.TemporaryDirectory(prefix="bench-s3-") as name:
-        directory = Path(name)
-        data = directory / "data"
-        _fill(data, plan.keys)
-        moto = servers.moto_server(sys.executable, full_moto.__file__, LISTED, str(plan.keys))
-        with SageletProcess(data, "--runtime", "process") as ours, servers.moto_server() as theirs:
-            stores = {"sagelet": Store(ours), "moto": Store(theirs)}
-            objects = _objects(plan, stores, directory)
-            ranges = _range_row(plan, stores)
-            with moto as full:
-                return [objects, _requests(plan, ranges, stores["sagelet"], Store(full))]
+def run(scale: Scale, directory: Path) -> list[Table]:
+    plan, data = PLANS[scale], directory / "data"
+    _fill(data, plan.keys)
+    moto = servers.moto_server(sys.executable, full_moto.__file__, LISTED, str(plan.keys))
+    with SageletProcess(data, "--runtime", "process") as ours, servers.moto_server() as theirs:
+        stores = {"sagelet": Store(ours), "moto": Store(theirs)}
+        objects = _objects(plan, stores, directory)
+        ranges = _range_row(plan, stores)
+        with moto as full:
+            return [objects, _requests(plan, ranges, {"sagelet": stores["sagelet"], "moto": Store(full)})]
 
 
 def _fill(data: Path, keys: int) -> None:
-    """Rows and empty files, before sagelet starts."""
+    """Makes rows and empty files, before sagelet starts."""
     data.mkdir(mode=0o700, exist_ok=True)
     store = S3Store(data / "s3", SystemClock())
     store.create_bucket(LISTED, ACCOUNT, "us-east-1")
@@ -154,8 +152,7 @@ Transfer = tuple[int, Cost]
 
 
 def _objects(plan: Plan, stores: dict[str, Store], directory: Path) -> Table:
-    name, size = plan.one
-    source = directory / "source"
+    (name, size), source = plan.one, directory / "source"
     with source.open("wb") as out:
         for left in range(size, 0, -BLOCK):
             out.write(os.urandom(min(left, BLOCK)))
@@ -163,59 +160,50 @@ def _objects(plan: Plan, stores: dict[str, Store], directory: Path) -> Table:
         store.s3.put_object(Bucket=BUCKET, Key="one", Body=b"warm up")
         store.get()
     runs = {
-        (way, server): partial(_moved, store, partial(work, store, source))
-        for way, work in WAYS.items()
-        for server, store in stores.items()
+        (way, server): partial(_moved, store, WAYS[way], source) for way in WAYS for server, store in stores.items()
     }
     found = in_turns(plan.rounds, runs)
     moved = [one for (_, server), several in found.items() if server == "sagelet" for one in several]
     rows = [_object_row(name, way, found[way, "sagelet"], found[way, "moto"]) for way in WAYS]
     huge = _huge(plan, stores["sagelet"], directory)
-    return Table(
-        "Objects, to S3 and back",
-        HEADS[0],
-        [*rows, *(_huge_row(plan.huge[0], way, one) for way, one in huge.items())],
+    conditions = (
         f"Medians of {plan.rounds} rounds in turns. Bare HTTP is one request of a process that sends 1 MiB at a time "
         "and reads into one piece of memory; upload_file and download_file move parts. CPU is the server's, a "
         f"transfer; MB more is the most that its memory grew by. sagelet alone gets {plan.huge[0]}, once"
-        f"{'' if huge else ' (left out: the disk has no room)'}: moto would need twice that in memory.",
-        {
-            "bytes": sum(bytes_ for bytes_, _ in [*moved, *huge.values()]),
-            "bytes planned": size * plan.rounds * len(WAYS) + plan.huge[1] * len(huge),
-        },
+        f"{'' if huge else ' (left out: the disk has no room)'}: moto would need twice that in memory."
     )
+    done, planned = sum(count for count, _ in [*moved, *huge.values()]), size * len(moved) + plan.huge[1] * len(huge)
+    huge_rows = [_huge_row(plan.huge[0], way, cost) for way, (_, cost) in huge.items()]
+    return Table("Objects, to S3 and back", HEADS[0], [*rows, *huge_rows], conditions, {"bytes": (done, planned)})
 
 
-def _moved(store: Store, work: Callable[[], int]) -> Transfer:
+def _moved(store: Store, work: Callable[[Store, Path], int], file: Path) -> Transfer:
     with servers.watched(store.process) as cost:
-        size = work()
+        size = work(store, file)
     return size, cost
 
 
-def _object_row(name: str, way: str, ours: list[Transfer], theirs: list[Transfer]) -> tuple[Cell, ...]:
-    times = [Figure.of([cost.seconds for _, cost in one]) for one in (ours, theirs)]
-    cpu = [median(cost.cpu for _, cost in one) for one in (ours, theirs)]
-    growth = [max(cost.growth_mb for _, cost in one) for one in (ours, theirs)]
+def _object_row(name: str, way: str, ours: list[Transfer], theirs: list[Transfer]) -> Row:
+    both = [[cost for _, cost in transfers] for transfers in (ours, theirs)]
+    times = [Figure.of([cost.seconds for cost in costs]) for costs in both]
+    cpu = [median(cost.cpu for cost in costs) for costs in both]
+    growth = [max(cost.growth_mb for cost in costs) for costs in both]
     ratio = times[1].over(times[0])
     promised = Bar("moto / sagelet", ratio, PROMISED[way]) if way in PROMISED else ""
     return f"{name}, {way}", *times, against_peer(ratio), *cpu, *growth, promised
 
 
 def _huge(plan: Plan, store: Store, directory: Path) -> dict[str, Transfer]:
-    """One transfer each way; none where the disk has no room."""
+    """One transfer each way. Empty if the disk has no room."""
     size, source = plan.huge[1], directory / "huge"
     if shutil.disk_usage(directory).free < size * 3 // 2:
         return {}
     with source.open("wb") as out:
         out.truncate(size)
-    return {
-        "upload_file, boto3": _moved(store, lambda: store.upload(source)),
-        "get, bare HTTP": _moved(store, lambda: store.bare("GET", "get_object", "parts")),
-    }
+    return {way: _moved(store, work, source) for way, work in HUGE.items()}
 
 
-def _huge_row(name: str, way: str, found: Transfer) -> tuple[Cell, ...]:
-    _, cost = found
+def _huge_row(name: str, way: str, cost: Cost) -> Row:
     promised = Bar("MB more", cost.growth_mb, MEMORY_MB, at_most=True)
     return f"{name}, {way}", cost.seconds, "", "", cost.cpu, "", cost.growth_mb, "", promised
 
@@ -223,54 +211,48 @@ def _huge_row(name: str, way: str, found: Transfer) -> tuple[Cell, ...]:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def _range_row(plan: Plan, stores: dict[str, Store]) -> tuple[Cell, ...]:
+def _range_row(plan: Plan, stores: dict[str, Store]) -> Row:
     name, size = plan.one
-    took = {}
+    seconds: dict[str, list[float]] = {}
     for server, store in stores.items():
         number = plan.ranges if server == "sagelet" else plan.ranges // 10
         places = [(size - RANGE) * one // number for one in range(number)]
-        took[server] = [_timed(partial(store.get, Range=f"bytes={one}-{one + RANGE - 1}")) for one in places]
-    return _request_row(f"1 MB of {name}, get_object", took, RANGE_MS)
+        seconds[server] = [_timed(partial(store.get, Range=f"bytes={one}-{one + RANGE - 1}"))[1] for one in places]
+    return _request_row(f"1 MB of {name}, get_object", seconds, RANGE_MS)
 
 
-def _requests(plan: Plan, ranges: tuple[Cell, ...], ours: Store, theirs: Store) -> Table:
+def _requests(plan: Plan, ranges: Row, stores: dict[str, Store]) -> Table:
     def page(store: Store, number: int) -> int:
         place = {"StartAfter": full_moto.key(number * (plan.keys // plan.pages) - 1)} if number else {}
         return int(store.s3.list_objects_v2(Bucket=LISTED, **place)["KeyCount"])
 
-    keys = dict.fromkeys(("sagelet", "moto"), 0)
-    took: dict[str, list[float]] = {}
+    def all_keys() -> int:
+        pages = stores["sagelet"].s3.get_paginator("list_objects_v2").paginate(Bucket=LISTED)
+        return sum(one["KeyCount"] for one in pages)
+
+    keys = dict.fromkeys(stores, 0)
+    seconds: dict[str, list[float]] = {name: [] for name in stores}
     for number in range(plan.pages):
-        for name, store in (("sagelet", ours), ("moto", theirs)):
-            began = time.perf_counter()
-            keys[name] += page(store, number)
-            took.setdefault(name, []).append(time.perf_counter() - began)
-    began = time.perf_counter()
-    listing = ours.s3.get_paginator("list_objects_v2").paginate(Bucket=LISTED)
-    every = sum(one["KeyCount"] for one in listing)
-    seconds = time.perf_counter() - began
-    return Table(
-        "Single requests",
-        HEADS[1],
-        [ranges, _request_row(f"a page of {plan.keys:,} keys, list_objects_v2", took)],
+        for name, store in stores.items():
+            count, took = _timed(partial(page, store, number))
+            keys[name] += count
+            seconds[name].append(took)
+    every, took = _timed(all_keys)
+    conditions = (
         f"By boto3, one after another, at places all over the object or the bucket: {plan.ranges} ranges (moto: "
-        f"{plan.ranges // 10}), {plan.pages} pages of 1,000. All keys, page by page, take sagelet {seconds:.1f} s.",
-        {
-            "keys": every,
-            "keys planned": plan.keys,
-            "keys in pages": keys["sagelet"],
-            "keys in pages planned": keys["moto"],
-        },
+        f"{plan.ranges // 10}), {plan.pages} pages of 1,000. All keys, page by page, take sagelet {took:.1f} s."
     )
+    rows = [ranges, _request_row(f"a page of {plan.keys:,} keys, list_objects_v2", seconds)]
+    counts = {"keys": (every, plan.keys), "keys in pages": (keys["sagelet"], keys["moto"])}
+    return Table("Single requests", HEADS[1], rows, conditions, counts)
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _timed(work: Callable[[], int]) -> tuple[int, float]:
     began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    return work(), time.perf_counter() - began
 
 
-def _request_row(name: str, took: dict[str, list[float]], most_ms: float = 0) -> tuple[Cell, ...]:
-    ours, theirs = ([1000 * percentile(took[server], share) for share in (50, 99)] for server in ("sagelet", "moto"))
+def _request_row(name: str, seconds: dict[str, list[float]], most_ms: float = 0) -> Row:
+    ours, theirs = (percentiles_ms(seconds[server], 50, 99) for server in ("sagelet", "moto"))
     promised = Bar("p50 ms", ours[0], most_ms, at_most=True) if most_ms else ""
     return name, *ours, *theirs, theirs[0] / ours[0], promised

@@ -121,7 +121,7 @@ class Hosts:
         host = self.there.get(handle.ref)
         if host is None:
             return Observation(running=False, error="it was removed")
-        self.settle(host)
+        self.catch_up(host)
         return host.ended or Observation(running=True)
 
     def usage(self, handle: Handle) -> Usage | None:
@@ -136,11 +136,11 @@ class Hosts:
         host = self.there.get(handle.ref)
         if host is None:
             return
-        self.settle(host)
+        self.catch_up(host)
         whole = host.ended is not None
         read = 0 if position is None else int(position) + 1
         while True:
-            self.settle(host)
+            self.catch_up(host)
             ended = host.ended is not None
             most = 1 + int(self._schedule.random.random() * 4)
             new = host.printed[read : read + most]
@@ -162,7 +162,7 @@ class Hosts:
         host = self.there.get(handle.ref)
         if host is None:
             return
-        self.settle(host)
+        self.catch_up(host)
         host.signals.append((self._schedule.now, "KILL" if force else "TERM"))
         self._schedule.note(host.ref, host.signals[-1][1])
         if host.ended is not None:
@@ -174,14 +174,14 @@ class Hosts:
             script = host.script
             last = [Act(since, "print last words")] if script.heeds else []
             host.script = Script([*script.acts[: host.done], *last], since + (script.heeds or 0), 143, None)
-            self.settle(host)
+            self.catch_up(host)
         self._answer("stop", handle.ref)
 
     def reap(self, job_id: str) -> None:
         self._answer("reap", job_id)
         for handle in self._known(job_id):
             host = self.there[handle.ref]
-            self.settle(host)
+            self.catch_up(host)
             if host.ended is None:
                 host.reaped_alive = True
                 self._end(host, KILLED, self._schedule.now)
@@ -191,8 +191,8 @@ class Hosts:
 
     # --- the outside ------------------------------------------------------------------------------------------
 
-    def settle(self, host: Host) -> None:
-        """Brings the host up to the present: does everything that its script has done by now."""
+    def catch_up(self, host: Host) -> None:
+        """Does everything that the host's script has done by now."""
         while host.ended is None:
             script, at = host.script, self._next(host)
             if at > self._schedule.now:
@@ -203,13 +203,13 @@ class Hosts:
             host.done += 1
             self._act(host, script.acts[host.done - 1])
 
-    def settle_all(self) -> None:
+    def catch_up_all(self) -> None:
         for host in [*self.there.values()]:
-            self.settle(host)
+            self.catch_up(host)
 
     def vanish(self, host: Host) -> None:
         """Removes the host, as somebody else's `docker rm -f` does."""
-        self.settle(host)
+        self.catch_up(host)
         self._schedule.note(host.ref, "vanishes")
         host.vanished = True
         if host.ended is None:
@@ -217,7 +217,7 @@ class Hosts:
         self.there.pop(host.ref, None)
 
     def running(self) -> list[Host]:
-        self.settle_all()
+        self.catch_up_all()
         return [host for host in self.there.values() if host.ended is None]
 
     # --- inner ------------------------------------------------------------------------------------------------

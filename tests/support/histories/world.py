@@ -178,7 +178,7 @@ class World:
     # --- clocks -----------------------------------------------------------------------------------------------
 
     def jump(self, seconds: float) -> None:
-        self.hosts.settle_all()
+        self.hosts.catch_up_all()
         self.schedule.note("the clock jumps by", seconds)
         self.clock.jumped = True
         self.clock.ahead_ms += round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""S3 with a single thread: what an operation does to a state, and what its client is told.
+"""S3 with a single thread: what an operation does to a state, and what its client gets.
 
 A state maps names to what is there:
 
@@ -145,7 +145,7 @@ def list_objects(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any,
 
 
 def copy_read(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any, Changes]:
-    """The first half of a copy. The client of the second half is told what this one has read."""
+    """The first half of a copy. The client of the second half gets what this one has read."""
     refused, found = _found(state, {"bucket": given["bucket"], "key": given["source"]})
     return refused, ANYTHING, {} if found is None else {("copied", given["copy"]): found}
 

@@ -15,11 +15,11 @@ class Operation:
     #: The numbers of the events at which the call began and ended.
     called: int
     returned: int = 0
-    #: Whether the client knows how it ended. One that it does not know of happened once in that time, or never.
+    #: True if the client knows how the call ended. Any other call happened once in that time, or never.
     known: bool = False
     #: S3's code when it was refused.
     error: str | None = None
-    #: What the client was told.
+    #: The client's answer.
     value: Any = None
     #: The operation before this one: the other half of a copy.
     after: int | None = None

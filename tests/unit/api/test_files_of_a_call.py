@@ -1,6 +1,6 @@
 """Which files a call passes through, printed for people: `pytest -s tests/unit/api/test_files_of_a_call.py`.
 
-How many they are is no rule. A reader of the code has to open them, so the list is worth a look when it grows.
+Their number is not limited. A reader of the code has to open them, so the list is worth a look when it grows.
 """
 
 import sys

@@ -216,7 +216,7 @@ def test_a_completion_may_be_repeated(s3c: Any, bucket: str, s3: S3) -> None:
 
 
 def test_one_end_wins_and_what_was_acknowledged_can_be_read(s3c: Any, bucket: str, s3: S3) -> None:
-    """Completions and an abort at once. One 200 and its object, or one 204 and none; losers are told NoSuchUpload."""
+    """Completions and an abort at once. One 200 and its object, or one 204 and none; losers get NoSuchUpload."""
 
     def status(call: Callable[[], Any]) -> int:
         try:

@@ -142,7 +142,7 @@ def test_objects_are_browsed_folder_by_folder(world: ApiWorld) -> None:
             break
     assert seen == ["a!.txt", "a/", "a0", "c.txt"]
     assert [one.name for one in objects_at(catalog, S3Uri("out", "a/"), "", 10)[0]] == ["1.txt", "b/"]
-    # A prefix is no folder: S3's own rule.
+    # A prefix is not a folder: S3's own rule.
     assert [one.name for one in objects_at(catalog, S3Uri("out", "a"), "", 10)[0]] == ["a!.txt", "a/", "a0"]
     text = page(world, "/_sagelet/ui/objects?uri=s3://out/a/")
     assert "uri=s3://out/a/b/" in unescape(text)
@@ -194,7 +194,7 @@ def test_an_objects_text_is_shown_up_to_a_length(world: ApiWorld) -> None:
 
 
 def test_names_that_are_no_text_hide_no_page(world: ApiWorld) -> None:
-    """A tar file holds bytes: `\\udcff` is one that is no UTF-8."""
+    """A tar file holds bytes: `\\udcff` is one that is not UTF-8."""
     world.sagemaker.create_training_job(**request("train", OutputDataConfig={"S3OutputPath": "s3://out/models"}))
     uri = put(world, "models/train/output/model.tar.gz", archive({"\udcff.txt": b"text"}, {"link": "\udcff"}))
     for path in ("/_sagelet/ui/jobs/train/artifacts", f"{INSIDE}?uri={uri}", f"{INSIDE}/text?uri={uri}&member=0"):

@@ -100,8 +100,8 @@ def test_every_environment_variable_is_documented() -> None:
     sources = [path for name in ("api", "emulator", "images") for path in (ROOT / name).rglob("*") if path.is_file()]
     texts = (path.read_text(encoding="utf-8") for path in sources if path.suffix in (".py", ".c", ".sh"))
     used = {name for text in texts for name in re.findall(r"\bSAGELET_[A-Z_]*[A-Z]\b", text)}
-    settled = (settings_page.CLIENTS, settings_page.JOBS, settings_page.TESTS, settings_page.INTERNAL)
-    known = {*settings_page.server_options(), *(name for names in settled for name in names)}
+    documented = (settings_page.CLIENTS, settings_page.JOBS, settings_page.TESTS, settings_page.INTERNAL)
+    known = {*settings_page.server_options(), *(name for names in documented for name in names)}
     assert used <= known
 
 

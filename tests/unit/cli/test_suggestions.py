@@ -1,4 +1,4 @@
-"""A mistyped command or option is told what was probably meant."""
+"""A mistyped command or option gets a suggestion."""
 
 import click
 import pytest

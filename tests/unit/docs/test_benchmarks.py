@@ -49,7 +49,7 @@ def test_a_section_is_written_between_its_marks_and_the_rest_stays(tmp_path: Pat
 def test_a_table_shows_its_figures_and_what_is_promised_of_them() -> None:
     ratio = Figure.of([9.0, 8.5, 10.0])
     rows = [("create", ratio, Bar("moto / sagelet", ratio, 8)), ("describe", 31.0, Bar("ms", 31.0, 20, at_most=True))]
-    table = Table("Calls", ("call", "figure", "promised"), rows, "Twice.", {"calls": 4, "calls planned": 4})
+    table = Table("Calls", ("call", "figure", "promised"), rows, "Twice.", {"calls": (4, 4)})
     assert str(table).splitlines() == [
         "**Calls.** Twice.",
         "",
@@ -62,9 +62,9 @@ def test_a_table_shows_its_figures_and_what_is_promised_of_them() -> None:
 
 
 def test_counts_that_are_not_as_planned_are_named() -> None:
-    counts = {"calls": 3, "calls planned": 4, "connection errors": 1}
+    counts = {"calls": (3, 4), "connection errors": (1, 0)}
     found = Table("Calls", ("call",), [("create",)], "", counts).wrong
-    assert found == ["Calls: calls: 3, planned 4", "Calls: connection errors: 1, planned None"]
+    assert found == ["Calls: calls: 3, planned 4", "Calls: connection errors: 1, planned 0"]
 
 
 def test_what_does_not_repeat_is_too_noisy_to_say() -> None:

@@ -1,33 +1,81 @@
-"""Phrases that docs/style.md forbids, in docstrings, on the pages and in messages."""
+"""Plain English as docs/style.md asks for it: no forbidden phrases, no long sentences on the pages."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("api", "emulator", "images")
-#: What docs/style.md names, and two forms of its riddles.
-FORBIDDEN = re.compile(r"\bof ours\b|\bthat is none\b|\b(?:is|are) told\b|\bwhat there is of it\b|\bnone is no error\b")
-#: "X is no file" in the place of "X is not a file". "There is no file" is plain.
-IS_NO = re.compile(r"(?<!here )\bis (?:no (?!longer\b)|none of\b)")
+#: What docs/style.md names, and a form of its riddles.
+FORBIDDEN = re.compile(
+    r"\bof ours\b|\bthat is none\b|\b(?:is|are|was|were|been?) told\b(?! apart)|\bwhat there is of\b"
+    r"|\bnone is no error\b"
+)
+#: "X is no file" in the place of "X is not a file". "There is no file" and "is no faster" are plain.
+IS_NO = re.compile(r"(?<!here )\b(?:is|are) (?:no (?!\w+er\b)|none of\b)")
+#: Earlier names of things that have the field's names now (docs/glossary.md).
+PRIVATE = re.compile(
+    r"\b(?:settle[sd]?|lending|take_back|keepers?|couriers?|parcels?|announcer|tidying|front door)\b", re.I
+)
+#: Files that name these phrases on purpose.
+NAMES_THEM = {"docs/style.md", "tests/unit/docs/test_plain_words.py"}
+#: The longest sentence of a page, in words. docs/style.md asks for about 20. Code in backticks is one word.
+LONGEST = 25
+#: Pages with longer sentences.
+LONG_SENTENCES = {
+    # The texts of commands and of the doctor's rules, as the program prints them.
+    "docs/reference/command-line.md",
+    "docs/reference/doctor.md",
+    # Made of the service model and of tables in code.
+    "docs/reference/training-job-api.md",
+}
+#: A list of names in a sentence: it may be as long as the list.
+LISTS = ("SPMD (`xr.use_spmd`",)
 
 
-def files() -> Iterator[Path]:
+def sources() -> Iterator[Path]:
     for source in SOURCES:
         yield from sorted((ROOT / source).rglob("*.py"))
 
 
-def pages() -> Iterator[Path]:
-    yield from ROOT.glob("*.md")
-    for source in ("docs", "examples", *SOURCES):
-        yield from (ROOT / source).rglob("*.md")
+def code() -> Iterator[Path]:
+    yield from sources()
+    yield from (path for path in sorted((ROOT / "tests").rglob("*.py")) if name_of(path) not in NAMES_THEM)
+
+
+def pages() -> list[Path]:
+    found = list(ROOT.glob("*.md"))
+    for source in ("docs", "examples", "tests", *SOURCES):
+        found += sorted((ROOT / source).rglob("*.md"))
+    assert found
+    return [page for page in found if name_of(page) not in NAMES_THEM]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def documented(tree: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+@cache
+def explained(path: Path) -> tuple[str, ...]:
+    """The docstrings of a module, and its comments. Comments on lines in a row are one text."""
+    text = path.read_text()
+    docstrings = [ast.get_docstring(node) or "" for node in documented(ast.parse(text))]
+    comments: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row = token.start[0]
+            comments[row] = f"{comments.pop(row - 1, '')} {token.string.lstrip('#: ')}"
+    return tuple(" ".join(one.split()) for one in (*docstrings, *comments.values()))
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
@@ -40,31 +88,71 @@ def messages(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def test_docstrings_have_none_of_the_forbidden_phrases() -> None:
+def sentences(page: str) -> Iterator[str]:
+    """Yields the sentences of a page: those of paragraphs, items of lists, and cells of tables.
+
+    Blocks of code and the figures that `make bench` and `make soak` write have none.
+    """
+    page = re.sub(r"```.*?```|<!-- measured ([\w-]+): begin -->.*?<!-- measured \1: end -->", "", page, flags=re.DOTALL)
+    page = re.sub(r"<!--.*?-->", "", page, flags=re.DOTALL)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", page):
+        if block.lstrip().startswith("|"):
+            for cell in re.split(r"(?<!\\)\||\n", block):
+                yield from re.split(r"(?<=[.!?:;])\s+", cell.strip())
+        else:
+            yield from re.split(r"(?<=[.!?])[)\"*]*\s+", " ".join(block.split()))
+
+
+def words(sentence: str) -> int:
+    """Counts words. Code, and the address of a link, are one word or none."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", sentence))
+    return sum(bool(re.search(r"\w", word)) for word in plain.split())
+
+
+def test_docstrings_and_comments_have_none_of_the_forbidden_phrases() -> None:
     found = [
-        f"{file.relative_to(ROOT)}: {text.group()}"
-        for file in files()
-        for node in documented(ast.parse(file.read_text()))
-        for text in FORBIDDEN.finditer(ast.get_docstring(node) or "")
+        f"{name_of(path)}: {text[max(0, hit.start() - 40) : hit.end() + 40]}"
+        for path in code()
+        for text in explained(path)
+        for phrase in (FORBIDDEN, IS_NO, PRIVATE)
+        for hit in phrase.finditer(text)
     ]
     assert found == []
 
 
 def test_pages_have_none_of_the_forbidden_phrases() -> None:
-    # CHANGELOG.md has them in entries of earlier days.
-    there = [page for page in pages() if page.name not in ("style.md", "CHANGELOG.md")]
-    assert there
     found = [
-        f"{page.relative_to(ROOT)}: {text.group()}" for page in there for text in FORBIDDEN.finditer(page.read_text())
+        f"{name_of(page)}: {hit.group()}"
+        for page in pages()
+        for phrase in (FORBIDDEN, IS_NO, PRIVATE)
+        for hit in phrase.finditer(" ".join(page.read_text().split()))
     ]
     assert found == []
 
 
 def test_messages_have_none_of_the_forbidden_phrases() -> None:
     found = [
-        f"{file.relative_to(ROOT)}: {text}"
-        for file in files()
+        f"{name_of(file)}: {text}"
+        for file in sources()
         for text in messages(ast.parse(file.read_text()))
         if FORBIDDEN.search(text) or IS_NO.search(text)
     ]
     assert found == []
+
+
+def test_sentences_of_pages_are_short() -> None:
+    found = [
+        f"{name_of(page)}: {words(sentence)} words: {sentence}"
+        for page in pages()
+        if name_of(page) not in LONG_SENTENCES
+        for sentence in sentences(page.read_text())
+        if words(sentence) > LONGEST and not sentence.startswith(LISTS)
+    ]
+    assert found == []
+
+
+def test_a_long_sentence_is_found_in_a_paragraph_an_item_and_a_cell() -> None:
+    long = "word " * LONGEST + "more"
+    for page in (f"Short. {long}.\n", f"- one\n- {long}\n", f"| a | b |\n| --- | --- |\n| `c` | short; {long} |\n"):
+        assert [words(one) for one in sentences(page) if words(one) > LONGEST] == [LONGEST + 1], page
+    assert list(sentences("```\nsome code\n```")) == [""]

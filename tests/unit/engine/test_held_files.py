@@ -62,7 +62,7 @@ def test_looks_at_a_database_leave_its_locks(data: Path) -> None:
 
 
 def descriptors_of(path: Path) -> int:
-    """How many this process has of the file; other tests leave databases open, so files are told apart."""
+    """Counts this process's open descriptors of the file. Other tests leave databases of other files open."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Metric definitions as AWS applies them: Python's re, group 1, float32; what is no number emits nothing."""
+"""Metric definitions as AWS applies them: Python's re, group 1, float32; a text that is not a number emits nothing."""
 
 import math
 

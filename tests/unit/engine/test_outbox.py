@@ -162,7 +162,7 @@ def test_new_messages_and_tags_are_no_statuses(world: World, sink: FakeStatuses)
     until(lambda: told(sink) == LIFE[:3])
     world.engine.jobs.put_tags(key("one"), {"team": "blue"}, 50)
     world.engine.jobs.update(key("one"), lambda job: {"RetryStrategy": {"MaximumRetryAttempts": 1}})
-    # Dropped only after they were told.
+    # An entry is dropped only after it was sent.
     until(lambda: left(world) == 0)
     world.host("one").end(0)
     until(lambda: told(sink) == LIFE)

@@ -142,7 +142,7 @@ def test_files_that_name_each_other_end() -> None:
     assert key("-r a/one.txt")
 
 
-# --- what pip is told elsewhere ---------------------------------------------------------------------------------
+# --- pip's settings elsewhere -----------------------------------------------------------------------------------
 
 
 @pytest.fixture

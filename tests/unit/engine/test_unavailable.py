@@ -113,7 +113,7 @@ def test_hosts_of_a_job_that_failed_go_once_the_runtime_answers(world: World, mo
 
 
 def test_a_laptop_that_slept_costs_a_job_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime's engine wakes up a moment later than we do: that is no silence of an hour."""
+    """The runtime's engine wakes up a moment later than sagelet. This does not count as an hour's silence."""
     silence = Silence(monkeypatch, world.runtime, "launch", RuntimeUnavailable("the engine does not answer"))
     world.create("one")
     assert silence.asked.wait(120)

@@ -34,7 +34,7 @@ def test_pull_asks_the_registry_again_and_makes_do(engine: EngineDouble, report:
 def test_an_engine_of_another_architecture_pulls_the_platform_that_pytorch_xla_needs(
     engine: EngineDouble, report: Recorder
 ) -> None:
-    """`docker info` says aarch64 on Apple silicon. An image of that architecture is no base."""
+    """`docker info` says aarch64 on Apple silicon. An image of that architecture cannot be a base."""
     engine.architecture = "aarch64"
     engine.registry.add(REGISTRY_BASE)
     engine.local[REGISTRY_BASE] = {"architecture": "arm64"}

@@ -202,7 +202,7 @@ def test_a_bearer_token_is_not_sent(program: Program, received: list[str], optio
 
 
 def test_what_is_not_awss_is_trusted_as_before(program: Program) -> None:
-    """A store of the user's own, behind the same proxy: the redirection is none of its business."""
+    """The redirection does not touch a store of the user's own behind the same proxy."""
     url = "https://sts.amazonaws.com"
     script = f"""
         import sys

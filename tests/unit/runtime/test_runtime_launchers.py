@@ -1,4 +1,4 @@
-"""Who the workers of a job are, what they are told, and how a worker runs its script. Nothing is started here."""
+"""Which workers a job has, their variables, and how a worker runs its script. Nothing is started here."""
 
 import os
 import subprocess

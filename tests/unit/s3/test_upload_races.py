@@ -17,7 +17,7 @@ from sagelet_engine.s3.records import StoredObject, Upload
 from sagelet_engine.s3.store import S3Store
 
 ROUNDS = 60
-#: What a loser may be told.
+#: The errors that a loser may get.
 LOST = (NoSuchUpload, InvalidPart, NoSuchBucket)
 CONTENT = b"one part that is whole"
 

@@ -53,7 +53,7 @@ def test_all_comes_back(data: Path, tmp_path: Path, ending: str) -> None:
     assert contents(tmp_path / "new") == before
     assert names(tmp_path / "new") == {"lock", "identity.json", "sagelet.db", "s3", "jobs", "warm-pools"}
     assert names(tmp_path) == {"data", "new", "source", target.name}
-    # The copy is no link to the user's file any more, and people find the bytes.
+    # The copy is not a link to the user's file any more, and people find the bytes.
     assert (tmp_path / "new/s3" / BUCKET / "user/linked").stat().st_nlink == 1
     assert (tmp_path / "new/s3" / BUCKET / "a").read_bytes().startswith(b"one")
 

@@ -1,4 +1,4 @@
-"""Files that others put in the place of ours while they are in use are not written to; lost hosts are told of."""
+"""Files that replace sagelet's while these are in use are never written to. Lost hosts are reported."""
 
 import os
 import shutil

@@ -89,7 +89,7 @@ def check(world: World, status: OrchestrationStatus, count: int | None = None) -
 
 @pytest.fixture(autouse=True)
 def quiet_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that ends by Killed is no failure."""
+    """A thread that ends by Killed has not failed."""
     monkeypatch.setattr(threading, "excepthook", lambda _args: None)
 
 

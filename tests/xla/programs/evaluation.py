@@ -163,7 +163,7 @@ def accumulated(rows: Dataset[Any]) -> dict[str, Any]:
 
 
 def objects() -> list[str]:
-    """What is no tensor, as question answering gathers it."""
+    """Objects other than tensors, as question answering gathers them."""
     accelerator = Accelerator()
     found: list[str] = []
     for batch in accelerator.prepare(DataLoader(Rows(EVALUATED), batch_size=BATCH)):

@@ -25,7 +25,7 @@ NOT_COMPUTED = frozenset(
 
 @dataclass(frozen=True)
 class Scope:
-    """What an expression can refer to."""
+    """The names that an expression can refer to."""
 
     #: Returns a query's result by its id. Raises BadExpression.
     result: Callable[[str], Value]

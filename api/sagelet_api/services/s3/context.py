@@ -1,4 +1,4 @@
-"""What every handler of this package gets and does first."""
+"""The context that every handler of this package gets, and its first steps."""
 
 import hashlib
 from collections.abc import Callable

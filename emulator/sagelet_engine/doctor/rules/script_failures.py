@@ -1,4 +1,4 @@
-"""How a script ended: by its own error, its arguments, an exit code, or a signal."""
+"""Rules for the end of a script: by its own error, its arguments, an exit code, or a signal."""
 
 import re
 import signal

@@ -123,7 +123,7 @@ def options(
         f"--chdir={directory if shared else '/'}",
         f"--output={directory / files.LOG if shared else '/dev/null'}",
         "--open-mode=append",
-        # Nothing else of the server's environment: never its keys.
+        # The job must not get the rest of the server's environment, which may hold keys.
         "--export=PATH,LANG",
         *_limit(order),
         *([f"--gres=gpu:{order.gpus}"] if order.gpus and "gres" not in placement.places else []),

@@ -15,7 +15,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def write(container: int = 0) -> None:
-    """Writes the answer into the host's `run_dir`. `container`: its first process if that is no descendant, or 0."""
+    """Writes the answer into the host's `run_dir`. `container`: its first process if it is not a descendant, or 0."""
     below = host_files.descendants(os.getpid())
     below += [container, *host_files.descendants(container)] if container else []
     children = resource.getrusage(resource.RUSAGE_CHILDREN)

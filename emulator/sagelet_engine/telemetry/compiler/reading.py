@@ -1,6 +1,6 @@
 """Reads workers' reports from a host's /opt/ml, which the container may fill with anything.
 
-No link is followed, only ordinary files are read, and only up to the size of a report. What is no report is left out.
+It follows no link, and reads ordinary files only, up to the size of a report. A file that is not a report is left out.
 """
 
 import os

@@ -198,7 +198,7 @@ class WorkerReport(Figures):
     torch_xla: str = ""
     started_ms: int = 0
     updated_ms: int = 0
-    #: Whether the process ended by itself (also with an exception); False for one that a signal ended.
+    #: True if the process ended by itself, also with an exception. False if a signal ended it.
     finished: bool = False
     #: When it last ended a step, or stepped an optimizer, in ms since the epoch. 0 if never.
     last_step_ms: int = 0

@@ -117,8 +117,8 @@ def is_torchrun(command: Sequence[str]) -> bool:
 def _is_worker(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool:
     """True for a multiprocessing worker: a fork has its parent's command line, a spawn names the module.
 
-    Looks at Python processes only. The subshell of a shell script has its parent's command line too, but is no worker,
-    and the shell passes no signal on to it.
+    Looks at Python processes only. The subshell of a shell script has its parent's command line too, but is not a
+    worker, and the shell passes no signal on to it.
     """
     if not process.command or "python" not in os.path.basename(process.command[0]):
         return False

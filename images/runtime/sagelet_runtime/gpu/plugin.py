@@ -29,7 +29,7 @@ CPU_PLUGIN, CPU_MODULE, CPU_DEVICE = "lammps-jax-pjrt-cpu", "lammps_jax_pjrt_cpu
 
 @dataclass(frozen=True)
 class Route:
-    """How a torch_xla uses a plugin."""
+    """The way in which a release of torch_xla uses a plugin."""
 
     #: The value of PJRT_DEVICE, which is torch_xla's name of the platform.
     device: str
@@ -157,7 +157,7 @@ class ClientOptions(TypedDict, total=False):
     #: The share of the GPU's memory, from 0 to 1.
     memory_fraction: float
     preallocate: bool
-    #: Of the CPU's client; the others are the GPU's.
+    #: The CPU client's value. The others are the GPU's.
     cpu_device_count: int
 
 

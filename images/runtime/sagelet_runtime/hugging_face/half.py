@@ -34,7 +34,7 @@ def install_arguments(module: Any) -> None:
     @functools.wraps(original)
     def __post_init__(self: Any) -> None:
         if self.fp16_full_eval:
-            # float16 is no gain on a CPU, which computes it more slowly.
+            # float16 gains nothing on a CPU, which computes it more slowly.
             self.fp16_full_eval = False
             missing_gpu.say_float32()
         with _hidden(self, refuses):

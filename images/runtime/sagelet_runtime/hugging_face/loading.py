@@ -2,7 +2,7 @@
 
 On XLA accelerate passes its loader to torch_xla's MpDeviceLoader, whose thread reads up to 24 batches ahead of the
 script. From that thread the loader tells accelerate which loader is being read, whether this is the last batch, and how
-many of its samples are no padding. So a short loader is finished before the script has its first batch. Then
+many of its samples are not padding. So a short loader is finished before the script has its first batch. Then
 gather_for_metrics keeps the padding, and gradient accumulation updates at each batch. See
 docs/explanation/compiled-training.md.
 
@@ -142,7 +142,7 @@ class _Recorded:
 
 
 def _counted(loader: Any) -> Callable[[int | None], int] | None:
-    """Returns a function that counts the samples of the last batch of all workers that are no padding.
+    """Returns a function that counts the samples of the last batch of all workers that are not padding.
 
     It takes the size of this worker's batch. It is for datasets without an index, whose length is unknown before their
     end. None for others. Natively accelerate reads such datasets in one process and counts there.

@@ -12,7 +12,7 @@ _TAG = "accelerate.utils.gather_object"
 
 
 def install_objects(operations: Any) -> None:
-    """Patches `gather_object` of accelerate.utils.operations. gather_for_metrics calls it for what is no tensor.
+    """Patches `gather_object` of accelerate.utils.operations. gather_for_metrics calls it for all but tensors.
 
     Accelerate says "gather objects in TPU is not supported". torch_xla exchanges objects at a rendezvous.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.inductor import faults
 
-#: Errors that are no faults: Dynamo breaks the graph there, or has nothing to compile, or starts again.
+#: Errors that are not faults: Dynamo breaks the graph there, or has nothing to compile, or starts again.
 _EXPECTED = frozenset({"Unsupported", "SkipFrame", "SkipCodeRecursiveException"})
 _AGAIN = "RestartAnalysis"
 #: Dynamo's name of the function that goes on after a break.

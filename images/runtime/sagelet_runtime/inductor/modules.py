@@ -63,7 +63,7 @@ def _is_model(torch: Any, module: Any) -> bool:
 
 
 def _loads_data() -> bool:
-    """True in a worker of a data loader, which is no place to compile."""
+    """True in a worker of a data loader, where nothing should be compiled."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
 

@@ -1,4 +1,4 @@
-"""What the time of the steps went to: waiting for input, compiling, executing. A bounded number of spans of steps."""
+"""Splits the time of steps into waiting for input, compiling and executing, in a bounded number of spans of steps."""
 
 from __future__ import annotations
 

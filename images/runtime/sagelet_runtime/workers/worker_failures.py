@@ -28,7 +28,7 @@ from sagelet_runtime.base.wire import JsonObject
 #: The directory of the notes. Set for every process of a job of several workers.
 DIRECTORY = "SAGELET_WORKER_NOTES"
 #: The worker's process id. Processes that it starts (a data loader's helpers, other programs) inherit its RANK, but
-#: are no workers.
+#: are not workers.
 PROCESS = "SAGELET_WORKER_PROCESS"
 #: The number of the attempt. Set by torchrun in each worker.
 ATTEMPT = "TORCHELASTIC_RESTART_COUNT"

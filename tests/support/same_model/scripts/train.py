@@ -88,8 +88,8 @@ def train(name: str, options: argparse.Namespace, turns: Turns) -> None:
     weights = {key: value.cpu().numpy() for key, value in net.model.state_dict().items()}
     target = Path(os.environ["SM_MODEL_DIR"], name)
     numpy.savez(target.with_suffix(".npz"), **weights)
-    told = {"device": device.type, "losses": losses, "chunks": chunks}
-    target.with_suffix(".json").write_text(json.dumps(told))
+    results = {"device": device.type, "losses": losses, "chunks": chunks}
+    target.with_suffix(".json").write_text(json.dumps(results))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import numpy
 
 from support.training_host import TrainingHost
 
-SOURCES = Path(__file__).parents[1] / "bench" / "same_model"
+SCRIPTS = Path(__file__).parent / "scripts"
 COMPILER = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_compiler_debug_mode": "false"}
 
 
@@ -42,9 +42,9 @@ class Trained:
 
     @classmethod
     def read(cls, directory: Path, name: str) -> "Trained":
-        told = json.loads((directory / f"{name}.json").read_text())
+        results = json.loads((directory / f"{name}.json").read_text())
         with numpy.load(directory / f"{name}.npz") as file:
-            return cls(told["device"], told["losses"], told["chunks"], dict(file))
+            return cls(results["device"], results["losses"], results["chunks"], dict(file))
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tuple[TrainingHost, subprocess.Popen[str]]:
-    """A training of `bench/same_model/train.py` with these options, under way on a host of its own."""
+    """Starts `scripts/train.py` with these options, on a host of its own."""
     base.mkdir(parents=True)
     # Both on CPUs, whatever the machine has.
     pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads), "CUDA_VISIBLE_DEVICES": ""}
     # Waiting threads must not spin, because the other training of a pair, or of another test, needs the CPU.
     host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive"})
-    for file in SOURCES.glob("*.py"):
+    for file in SCRIPTS.glob("*.py"):
         host.script(file.read_text(), file.name)
     hyperparameters = {name: str(value) for name, value in options.items()}
     return host, host.start({**(COMPILER if compiled else {}), **hyperparameters})

@@ -93,7 +93,7 @@ def _classes(rows: int, *shape: int) -> Callable[[torch.Generator], Batch]:
     return batch
 
 
-class Tagger(nn.Module):
+class Tagger(nn.Module):  # type: ignore[misc]
     def __init__(self, words: int, width: int, hidden: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, width)
