@@ -357,17 +357,8 @@ def test_each_status_is_an_event(world: ApiWorld) -> None:
 _TWO = [{**definition(), "DefinitionName": "one"}]
 #: For each refused entry of members.toml what makes a good body have it.
 REFUSED: dict[str, dict[str, Any]] = {
-    "HyperParameterTuningJobConfig.Strategy=Bayesian": {"Strategy": "Bayesian"},
-    "HyperParameterTuningJobConfig.Strategy=Hyperband": {"Strategy": "Hyperband"},
-    "HyperParameterTuningJobConfig.StrategyConfig.*": {
-        "StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 9}}
-    },
     "HyperParameterTuningJobConfig.ParameterRanges.AutoParameters.*": {
         "ParameterRanges": {**RANGES, "AutoParameters": [{"Name": "a", "ValueHint": "1"}]}
-    },
-    "HyperParameterTuningJobConfig.TrainingJobEarlyStoppingType=Auto": {"TrainingJobEarlyStoppingType": "Auto"},
-    "HyperParameterTuningJobConfig.TuningJobCompletionCriteria.ConvergenceDetected.CompleteOnConvergence=Enabled": {
-        "TuningJobCompletionCriteria": {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
     },
     "TrainingJobDefinition.AlgorithmSpecification.AlgorithmName": {
         "job": definition(AlgorithmSpecification={"AlgorithmName": "xgboost", "TrainingInputMode": "File"})
