@@ -86,6 +86,8 @@ class Pacemaker(threading.Thread):
 
     def _has_new_lines(self) -> bool:
         """True if a running child of an orchestration has printed lines that are not stored yet."""
+        if not self._orchestrator.drives_any:
+            return False
         children = [job for job in self._unfinished() if job.parent is not None and job.secondary in lifecycle.RUNNING]
         return any(
             one.ended is None and one.last_position not in (None, self._position(job, one.handle.host))
