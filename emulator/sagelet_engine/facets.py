@@ -394,6 +394,10 @@ class Logs:
         """Returns events of several streams; see Store.merged_events."""
         return self._store.merged_events([stream.id for stream in streams], **which)
 
+    def position(self, job: Job, host: str) -> str | None:
+        """Returns the position of the last stored line of a host; see Store.position."""
+        return self._store.position(job, host)
+
     def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
         """Finds lines that contain a text; see Lines.find."""
         return self._store.lines.find(stream.id, text, **which)

@@ -22,6 +22,7 @@ class Ending(str, Enum):
     DONE = "done"
     TARGET = "target-reached"
     NOT_IMPROVING = "not-improving"
+    CONVERGED = "converged"
     MAX_RUNTIME = "max-runtime"
     #: Its first trials all failed, or had no objective.
     HOPELESS = "hopeless"
@@ -68,6 +69,9 @@ class TuningSpec:
     target: float | None
     #: MaxNumberOfTrainingJobsNotImproving.
     patience: int | None
+    #: True if TrainingJobEarlyStoppingType is Auto, and if CompleteOnConvergence is Enabled.
+    early_stopping: bool
+    until_convergence: bool
     #: RandomSeed. None if the request has none.
     seed: int | None
 
@@ -85,6 +89,8 @@ class TuningSpec:
             max_runtime_seconds=limits.get("MaxRuntimeInSeconds"),
             target=criteria.get("TargetObjectiveMetricValue"),
             patience=criteria.get("BestObjectiveNotImproving", {}).get("MaxNumberOfTrainingJobsNotImproving"),
+            early_stopping=config.get("TrainingJobEarlyStoppingType") == "Auto",
+            until_convergence=criteria.get("ConvergenceDetected", {}).get("CompleteOnConvergence") == "Enabled",
             seed=config.get("RandomSeed"),
         )
 
@@ -133,6 +139,8 @@ class Trial(Child):
     objective: float | None = None
     #: True if the failure was InternalServerError: AWS counts it as retryable.
     internal: bool = False
+    #: True once it is decided that its training job is to be stopped early.
+    halted: bool = False
 
     @property
     def ended(self) -> bool:
@@ -166,6 +174,8 @@ class TuningJob(Orchestration):
     #: The best of the trials that have ended, and how many ended after it without a better objective.
     best: Trial | None = None
     not_improving: int = 0
+    #: When convergence was detected, ms since the epoch.
+    converged_ms: int | None = None
     ending: Ending | None = None
 
     @cached_property

@@ -324,6 +324,12 @@ class Store(Database):
         )
         return LogStream(*rows[0]) if rows else None
 
+    def position(self, job: Job, host: str) -> str | None:
+        """Returns the position up to which the output of a host of the job's present attempt is stored, or None."""
+        where = "WHERE job_id = ? AND host = ? AND attempt = ?"
+        rows = self._rows(f"SELECT position FROM log_streams {where}", (job.id, host, job.attempt))
+        return rows[0][0] if rows else None
+
     def streams(
         self,
         account: str,

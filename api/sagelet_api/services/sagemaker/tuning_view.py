@@ -26,6 +26,8 @@ def describe(job: TuningJob, now_ms: int) -> Output:
         answer["BestTrainingJob"] = trial_summary(job, job.best, None)
     if job.failure_reason is not None:
         answer["FailureReason"] = job.failure_reason
+    if job.converged_ms is not None:
+        answer["TuningJobCompletionDetails"]["ConvergenceDetectedTime"] = seconds(job.converged_ms)
     return answer
 
 
