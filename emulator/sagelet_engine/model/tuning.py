@@ -145,6 +145,27 @@ class Trial(Child):
 
 
 @dataclass(frozen=True)
+class Inherited:
+    """What a search needs of an ended trial of a parent: its hyperparameters, all in the ranges, and its objective."""
+
+    #: Name of the definition that it tells about.
+    definition: str
+    values: Mapping[str, str]
+    #: None for a trial without an objective.
+    objective: float | None
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a tuning job has of its parents. It is kept with the job, so parents may be deleted."""
+
+    inherited: tuple[Inherited, ...] = ()
+    #: The best trial of all parents, and the name of its tuning job. None if no trial has an objective.
+    best: Trial | None = None
+    best_of: str = ""
+
+
+@dataclass(frozen=True)
 class Counters:
     """TrainingJobStatusCounters and ObjectiveStatusCounters."""
 
@@ -167,6 +188,8 @@ class TuningJob(Orchestration):
     best: Trial | None = None
     not_improving: int = 0
     ending: Ending | None = None
+    #: None if the request has no WarmStartConfig.
+    warm_start: WarmStart | None = None
 
     @cached_property
     def spec(self) -> TuningSpec:

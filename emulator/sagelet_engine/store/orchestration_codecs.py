@@ -17,7 +17,7 @@ from sagelet_engine.model.orchestration import (
     OrchestrationKind,
     OrchestrationStatus,
 )
-from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob
+from sagelet_engine.model.tuning import Counters, Ending, Inherited, Trial, TrialState, TuningJob, WarmStart
 
 #: Columns and tables of their own have these; `spec` is read from the request.
 _LEFT_OUT = ("version", "tags", "spec")
@@ -83,7 +83,13 @@ def _tuning_job(fields: JsonObject) -> TuningJob:
     fields["counters"] = Counters(**fields["counters"])
     fields["best"] = _trial(fields["best"]) if fields["best"] else None
     fields["ending"] = Ending(fields["ending"]) if fields["ending"] else None
+    fields["warm_start"] = _warm_start(fields["warm_start"]) if fields.get("warm_start") else None
     return TuningJob(**fields)
+
+
+def _warm_start(fields: JsonObject) -> WarmStart:
+    inherited = tuple(Inherited(**one) for one in fields["inherited"])
+    return WarmStart(inherited, _trial(fields["best"]) if fields["best"] else None, fields["best_of"])
 
 
 def _trial(fields: JsonObject) -> Trial:

@@ -48,8 +48,6 @@ def _unsupported(request: Request) -> Iterator[str]:
         strategy(config["Strategy"])
     except StrategyUnavailable as error:
         yield str(error)
-    if "WarmStartConfig" in request:
-        yield "WarmStartConfig is not supported by sagelet as yet; leave it out"
     if "Autotune" in request:
         yield "Autotune is not supported by sagelet as yet; give ParameterRanges"
     if "HyperbandStrategyConfig" in config.get("StrategyConfig", {}):

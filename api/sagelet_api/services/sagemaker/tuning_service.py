@@ -14,6 +14,7 @@ from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services.sagemaker import training_rules, tuning_rules, tuning_view
 from sagelet_api.services.sagemaker.service import MAX_TAGS, job_query, next_token
+from sagelet_api.services.sagemaker.warm_start_rules import warm_start
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNameInUse,
@@ -45,9 +46,10 @@ class TuningJobs:
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         tuning_rules.check(request, lambda body: self._check_job(child, body))
         self._check_tags(request.get("Tags", []), request)
+        warm = warm_start(request, lambda name: self._engine.orchestrations.parent(_key(context, name)))
         body = {name: value for name, value in request.items() if name != "Tags"}
         try:
-            job = self._engine.orchestrations.create(key, body, tags)
+            job = self._engine.orchestrations.create(key, body, tags, warm)
         except OrchestrationNameInUse as error:
             raise ResourceInUse(aws_texts.tuning_name_taken(error.arn)) from error
         return {"HyperParameterTuningJobArn": job.key.arn}

@@ -2,18 +2,20 @@
 
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
+from sagelet_api.services.sagemaker.warm_start_rules import IDENTICAL
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob, child_key
 from sagelet_engine.tuning.children import resources, static_parameters
+from sagelet_engine.tuning.warm_start import overall_best
 
 #: Members of the request that Describe shows as they came.
-_ECHOED = ("HyperParameterTuningJobName", "HyperParameterTuningJobConfig")
+_ECHOED = ("HyperParameterTuningJobName", "HyperParameterTuningJobConfig", "WarmStartConfig", "Autotune")
 
 
 def describe(job: TuningJob, now_ms: int) -> Output:
     """Returns the answer of DescribeHyperParameterTuningJob."""
     answer: Output = {
-        **{name: job.request[name] for name in _ECHOED},
+        **{name: job.request[name] for name in _ECHOED if name in job.request},
         **_definitions(job),
         "HyperParameterTuningJobArn": job.key.arn,
         **_common(job),
@@ -24,6 +26,10 @@ def describe(job: TuningJob, now_ms: int) -> Output:
     }
     if job.best is not None:
         answer["BestTrainingJob"] = trial_summary(job, job.best, None)
+    overall = overall_best(job)
+    if overall is not None and job.request.get("WarmStartConfig", {}).get("WarmStartType") == IDENTICAL:
+        trial, tuning_job = overall
+        answer["OverallBestTrainingJob"] = {**trial_summary(job, trial, None), "TuningJobName": tuning_job}
     if job.failure_reason is not None:
         answer["FailureReason"] = job.failure_reason
     return answer
@@ -51,6 +57,7 @@ def trial_summary(job: TuningJob, trial: Trial, running: TrainingJob | None) -> 
     answer: Output = {
         "TrainingJobName": key.name,
         "TrainingJobArn": key.arn,
+        "TuningJobName": job.key.name,
         # A trial that is decided and not created yet has the time of the decision.
         "CreationTime": seconds(job.modified_ms if created_ms is None else created_ms),
         "TrainingJobStatus": status,
