@@ -41,6 +41,7 @@ from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
 from sagelet_engine.store.orchestration_codecs import TUNING
 from sagelet_engine.store.orchestrations import Kept, StaleOrchestration
+from sagelet_engine.store.searched import tuning_jobs
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 from sagelet_engine.tuning.warm_start import ParentJob
@@ -202,7 +203,7 @@ class Jobs:
         """Returns the same jobs, each with what a list shows."""
         return self._store.listing(query)
 
-    def search(self, query: JobSearch) -> SearchPage:
+    def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
         return self._store.search(query)
 
     def unfinished(self) -> list[TrainingJob]:
@@ -301,6 +302,13 @@ class TuningJobs(Orchestrations[TuningJob, Trial]):
         job = TuningJob(key, uuid.uuid4().hex, request, now_ms, now_ms, tags=tags, warm_start=warm_start)
         self.begin(job)
         return job
+
+    def search(self, query: JobSearch) -> SearchPage[TuningJob]:
+        return self._kept.search(query, tuning_jobs(self._clock.now_ms()))
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """Returns names of properties; see Kept.property_names."""
+        return self._kept.property_names(account, region, beginning, limit)
 
     def parent(self, key: OrchestrationKey) -> ParentJob:
         """Returns a tuning job with its trials, for a warm start. Raises OrchestrationNotFound."""

@@ -12,6 +12,8 @@ from sagelet_engine.model.orchestration import Child, Orchestration
 
 #: The static hyperparameter by which AWS tells a training job its objective metric.
 OBJECTIVE_PARAMETER = "_tuning_objective_metric"
+#: WarmStartType of a job whose OverallBestTrainingJob AWS shows.
+IDENTICAL = "IdenticalDataAndAlgorithm"
 _NAMESPACE = uuid.UUID("5a4c1c8e-3c1b-4a57-8f0e-7a0d1b1f6e42")
 
 
@@ -194,6 +196,24 @@ class TuningJob(Orchestration):
     @cached_property
     def spec(self) -> TuningSpec:
         return TuningSpec.of(self.request)
+
+    @property
+    def overall_best(self) -> tuple[Trial, str] | None:
+        """Returns the best trial of the job and its parents, and the name of its tuning job. None if there is none, or
+        if AWS does not show it.
+        """
+        if self.request.get("WarmStartConfig", {}).get("WarmStartType") != IDENTICAL:
+            return None
+        own, warm = self.best, self.warm_start
+        if own is not None and (warm is None or warm.best is None or self._is_better(own, warm.best)):
+            return own, self.key.name
+        return None if warm is None or warm.best is None else (warm.best, warm.best_of)
+
+    def _is_better(self, own: Trial, other: Trial) -> bool:
+        """True if a trial of the job is better than one of a parent. Parents have the same objective."""
+        if own.objective is None or other.objective is None:
+            return other.objective is None
+        return self.spec.definition(own.definition).objective.better(own.objective, other.objective)
 
     @property
     def seed(self) -> int:

@@ -34,7 +34,16 @@ class Codec(Generic[O, C]):
 
 
 def encode(record: Orchestration) -> str:
-    return _json({name: value for name, value in vars(record).items() if name not in _LEFT_OUT})
+    fields = {name: value for name, value in vars(record).items() if name not in _LEFT_OUT}
+    return _json({**fields, "facts": _facts(record)})
+
+
+def _facts(record: Orchestration) -> JsonObject:
+    """Returns values that are computed from the record. They are stored in it so that SQL can search for them."""
+    if not isinstance(record, TuningJob) or record.overall_best is None:
+        return {}
+    best, best_of = record.overall_best
+    return {"overall_best": best, "overall_best_of": best_of}
 
 
 def encode_child(child: Child) -> str:
@@ -60,7 +69,7 @@ def decode_child(codec: Codec[O, C], text: str) -> C:
 
 def _common(fields: JsonObject, kind: OrchestrationKind, version: int, tags: str) -> JsonObject:
     return {
-        **fields,
+        **{name: value for name, value in fields.items() if name != "facts"},
         "key": OrchestrationKey(**{**fields["key"], "kind": kind}),
         "status": OrchestrationStatus(fields["status"]),
         "version": version,

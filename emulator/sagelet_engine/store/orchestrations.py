@@ -9,8 +9,11 @@ from typing import Any, Generic
 from sagelet_engine.base.errors import OrchestrationNameInUse, OrchestrationNotFound, SageletError, TooManyTags
 from sagelet_engine.model.listing import JobPage, JobQuery
 from sagelet_engine.model.orchestration import C, Child, O, Orchestration, OrchestrationKey
-from sagelet_engine.store import search as sql_pages
+from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
+from sagelet_engine.store import lists as sql_pages
+from sagelet_engine.store import search as sql_search
 from sagelet_engine.store.orchestration_codecs import Codec, decode, decode_as, decode_child, encode, encode_child
+from sagelet_engine.store.searched import Searched
 
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
@@ -170,10 +173,24 @@ class Kept(Generic[O, C]):
         own = clauses.replace("WHERE", "WHERE kind = ? AND", 1)
         return sql_pages.cut(self._select(own, self._codec.kind.value, *parameters), query)
 
+    def search(self, query: JobSearch, searched: Searched) -> SearchPage[O]:
+        """Returns one page of the records that satisfy an expression."""
+        rows = self._rows(*sql_search.search(query, searched))
+        page = rows[: query.limit]
+        marks = ", ".join("?" * len(page))
+        found = {one.id: one for one in self._select(f"WHERE id IN ({marks})", *(row[0] for row in page))}
+        more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
+        total = rows[0][2] if rows else self._rows(*sql_search.count(query, searched))[0][0]
+        return SearchPage([found[row[0]] for row in page if row[0] in found], total, more)
+
     def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
         return [decode_child(self._codec, text) for (text,) in self._rows(select, (record_id,))]
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""
+        return [row[0] for row in self._rows(*sql_search.tuning_names(account, region, beginning, limit))]
 
     def put_tags(self, record_id: str, tags: Mapping[str, str], limit: int) -> None:
         """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, OrchestrationNotFound."""

@@ -55,17 +55,6 @@ def past_trials(job: TuningJob, definition: str) -> list[PastTrial]:
     return [PastTrial(one.values, ended=True, objective=one.objective) for one in mine]
 
 
-def overall_best(job: TuningJob) -> tuple[Trial, str] | None:
-    """Returns the best trial of a job and its parents, and the name of its tuning job (OverallBestTrainingJob)."""
-    own = None if job.best is None else (job.best, job.key.name)
-    warm = job.warm_start
-    if warm is None or warm.best is None:
-        return own
-    if own is not None and _is_better(job.spec.definition(own[0].definition), own[0], warm.best):
-        return own
-    return warm.best, warm.best_of
-
-
 def _is_better(one: Definition, trial: Trial, other: Trial) -> bool:
     """True if a trial is better than another. Definitions and parents have the same objective."""
     if trial.objective is None or other.objective is None:

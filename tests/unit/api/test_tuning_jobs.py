@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -228,11 +229,19 @@ def test_tuning_jobs_are_listed_filtered_and_cut(world: ApiWorld) -> None:
             one["HyperParameterTuningJobName"] for page in pages for one in page["HyperParameterTuningJobSummaries"]
         ]
 
-    assert names() == ["b-one", "a-two", "c-two"]
+    assert names() == ["a-two", "b-one", "c-two"]
+    assert names(SortBy="CreationTime") == ["b-one", "a-two", "c-two"]
+    assert names(SortBy="Status")[2] == "a-two"
     assert names(SortBy="Name", SortOrder="Descending") == ["c-two", "b-one", "a-two"]
     assert names(NameContains="TWO") == ["a-two", "c-two"]
     assert names(StatusEquals="InProgress") == ["b-one", "c-two"]
     assert names(StatusEquals="DeleteFailed") == []
+    made = {name: described(world, name)["CreationTime"] for name in ("a-two", "b-one")}
+    assert names(CreationTimeAfter=made["b-one"]) == ["a-two", "c-two"]
+    assert names(CreationTimeBefore=made["a-two"]) == ["b-one"]
+    changed = described(world, "a-two")["LastModifiedTime"]
+    assert names(LastModifiedTimeAfter=changed - timedelta(milliseconds=1)) == ["a-two"]
+    assert "a-two" not in names(LastModifiedTimeBefore=changed)
 
 
 def test_tags(world: ApiWorld) -> None:

@@ -25,6 +25,7 @@ from sagelet_engine.base.errors import (
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.listing import SortBy
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
@@ -59,7 +60,8 @@ class TuningJobs:
         return tuning_view.describe(job, self._engine.now_ms())
 
     def list(self, context: Context, request: Request) -> Output:
-        page = self._engine.orchestrations.page(job_query(context, request))
+        """Lists tuning jobs. The defaults are those of the model's documentation: by name, ascending."""
+        page = self._engine.orchestrations.page(job_query(context, request, SortBy.NAME))
         answer: Output = {"HyperParameterTuningJobSummaries": [tuning_view.summary(job) for job in page.jobs]}
         if page.next is not None:
             answer["NextToken"] = next_token(request, page.next)

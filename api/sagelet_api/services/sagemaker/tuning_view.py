@@ -2,11 +2,9 @@
 
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
-from sagelet_api.services.sagemaker.warm_start_rules import IDENTICAL
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob, child_key
 from sagelet_engine.tuning.children import resources, static_parameters
-from sagelet_engine.tuning.warm_start import overall_best
 
 #: Members of the request that Describe shows as they came.
 _ECHOED = ("HyperParameterTuningJobName", "HyperParameterTuningJobConfig", "WarmStartConfig", "Autotune")
@@ -26,9 +24,8 @@ def describe(job: TuningJob, now_ms: int) -> Output:
     }
     if job.best is not None:
         answer["BestTrainingJob"] = trial_summary(job, job.best, None)
-    overall = overall_best(job)
-    if overall is not None and job.request.get("WarmStartConfig", {}).get("WarmStartType") == IDENTICAL:
-        trial, tuning_job = overall
+    if job.overall_best is not None:
+        trial, tuning_job = job.overall_best
         answer["OverallBestTrainingJob"] = {**trial_summary(job, trial, None), "TuningJobName": tuning_job}
     if job.failure_reason is not None:
         answer["FailureReason"] = job.failure_reason

@@ -11,12 +11,11 @@ from sagelet_api.protocol.aws_errors import ValidationException
 from sagelet_api.protocol.members import Request
 from sagelet_engine.base.errors import OrchestrationNotFound
 from sagelet_engine.model import aws_texts
-from sagelet_engine.model.tuning import OBJECTIVE_PARAMETER, Definition, TuningSpec, WarmStart
+from sagelet_engine.model.tuning import IDENTICAL, OBJECTIVE_PARAMETER, Definition, TuningSpec, WarmStart
 from sagelet_engine.tuning.warm_start import ParentJob, counterparts, take_over
 
 #: Changes from tunable to static values, and of static values.
 MAX_CHANGES = 10
-IDENTICAL = "IdenticalDataAndAlgorithm"
 #: Members of a definition that may differ from the parent's, in the order of AWS's text. It is from 2023, before
 #: HyperParameterTuningResourceConfig, which stands for ResourceConfig.
 _FREE = (
