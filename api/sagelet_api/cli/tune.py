@@ -81,7 +81,9 @@ def tune() -> None:
 @server_options
 def list_(as_json: bool, server: Server) -> None:
     """List tuning jobs, the newest first."""
-    pages = Aws(server).pages("sagemaker", "list_hyper_parameter_tuning_jobs", SortOrder="Descending", MaxResults=100)
+    pages = Aws(server).pages(
+        "sagemaker", "list_hyper_parameter_tuning_jobs", SortBy="CreationTime", SortOrder="Descending", MaxResults=100
+    )
     found = [job for page in pages for job in page["HyperParameterTuningJobSummaries"]]
     if as_json:
         echo_json(found)

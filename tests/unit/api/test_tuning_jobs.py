@@ -239,9 +239,10 @@ def test_tuning_jobs_are_listed_filtered_and_cut(world: ApiWorld) -> None:
     made = {name: described(world, name)["CreationTime"] for name in ("a-two", "b-one")}
     assert names(CreationTimeAfter=made["b-one"]) == ["a-two", "c-two"]
     assert names(CreationTimeBefore=made["a-two"]) == ["b-one"]
-    changed = described(world, "a-two")["LastModifiedTime"]
-    assert names(LastModifiedTimeAfter=changed - timedelta(milliseconds=1)) == ["a-two"]
-    assert "a-two" not in names(LastModifiedTimeBefore=changed)
+    day = timedelta(days=1)
+    assert names(LastModifiedTimeAfter=made["b-one"] - day, LastModifiedTimeBefore=made["b-one"] + day) == names()
+    assert names(LastModifiedTimeAfter=made["b-one"] + day) == []
+    assert names(LastModifiedTimeBefore=made["b-one"] - day) == []
 
 
 def test_tags(world: ApiWorld) -> None:
