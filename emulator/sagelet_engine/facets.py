@@ -44,6 +44,7 @@ from sagelet_engine.store.orchestrations import Kept, StaleOrchestration
 from sagelet_engine.store.searched import tuning_jobs
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
+from sagelet_engine.tuning.bill import TuningBill, tuning_bill
 from sagelet_engine.tuning.warm_start import ParentJob
 
 
@@ -309,6 +310,10 @@ class TuningJobs(Orchestrations[TuningJob, Trial]):
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of properties; see Kept.property_names."""
         return self._kept.property_names(account, region, beginning, limit)
+
+    def bill(self, job: TuningJob) -> TuningBill:
+        """Returns what AWS would charge for all training jobs of a tuning job, as of now."""
+        return tuning_bill(job, self.trials(job), self._clock.now_ms())
 
     def parent(self, key: OrchestrationKey) -> ParentJob:
         """Returns a tuning job with its trials, for a warm start. Raises OrchestrationNotFound."""

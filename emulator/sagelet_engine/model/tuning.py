@@ -135,6 +135,8 @@ class Trial(Child):
     objective: float | None = None
     #: True if the failure was InternalServerError: AWS counts it as retryable.
     internal: bool = False
+    #: BillableTimeInSeconds of the ended training job. None if it did not begin to train.
+    billable_seconds: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -189,6 +191,8 @@ class TuningJob(Orchestration):
     #: The best of the trials that have ended, and how many ended after it without a better objective.
     best: Trial | None = None
     not_improving: int = 0
+    #: When convergence was detected, ms since the epoch.
+    converged_ms: int | None = None
     ending: Ending | None = None
     #: None if the request has no WarmStartConfig.
     warm_start: WarmStart | None = None

@@ -72,7 +72,9 @@ class Store(Database):
         self.changes = Changes()
         self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
-        self.orchestrations = sql_orchestrations.Orchestrations(self._rows, self._write, self._note_change)
+        self.orchestrations = sql_orchestrations.Orchestrations(
+            sql_orchestrations.Access(self._rows, self._write, self._note_change, path)
+        )
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS)
 

@@ -49,6 +49,7 @@ def seen(trial: Trial, job: TrainingJob | None, objective: float | None) -> Tria
         failure_reason=job.failure_reason,
         objective=objective,
         internal=reason.startswith("InternalServerError"),
+        billable_seconds=job.billable_seconds,
     )
 
 

@@ -158,6 +158,22 @@ def test_all_training_jobs_failed(world: ApiWorld) -> None:
     assert described(world)["FailureReason"].startswith("No training job succeeded after 2 attempts.")
 
 
+def test_the_bill_is_the_sum_of_the_training_jobs(world: ApiWorld) -> None:
+    create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1})
+    for _ in range(2):
+        (name,) = running(world, 1)
+        until(lambda name=name: world.job(name).secondary.value == "Training")
+        world.clock.turn(1800)
+        end(world, name, 0.5)
+    until(lambda: status(world) == "Completed")
+    found = json.loads(world.page("/_sagelet/tuning/Tune/bill").data)
+    children = [world.sagemaker.describe_training_job(TrainingJobName=one["TrainingJobName"]) for one in listed(world)]
+    assert found["seconds"] == sum(one["BillableTimeInSeconds"] for one in children) >= 3600
+    assert found["usd"] == pytest.approx(found["seconds"] / 3600 * 0.115)
+    assert (found["training_jobs"], found["running"]) == (2, False)
+    assert described(world)["ConsumedResources"]["RuntimeInSeconds"] >= 3600
+
+
 def test_a_grid_has_each_point_once(world: ApiWorld) -> None:
     create(world, Strategy="Grid", ParameterRanges=GRID, ResourceLimits={"MaxParallelTrainingJobs": 4})
     for name in running(world, 4):
