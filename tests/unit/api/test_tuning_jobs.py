@@ -332,9 +332,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "HyperParameterTuningJobConfig.StrategyConfig.*": {
         "StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 9}}
     },
-    "HyperParameterTuningJobConfig.ParameterRanges.AutoParameters.*": {
-        "ParameterRanges": {**RANGES, "AutoParameters": [{"Name": "a", "ValueHint": "1"}]}
-    },
     "HyperParameterTuningJobConfig.TrainingJobEarlyStoppingType=Auto": {"TrainingJobEarlyStoppingType": "Auto"},
     "HyperParameterTuningJobConfig.TuningJobCompletionCriteria.ConvergenceDetected.CompleteOnConvergence=Enabled": {
         "TuningJobCompletionCriteria": {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
@@ -342,10 +339,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "TrainingJobDefinition.AlgorithmSpecification.AlgorithmName": {
         "job": definition(AlgorithmSpecification={"AlgorithmName": "xgboost", "TrainingInputMode": "File"})
     },
-    "Autotune.*": {},
-}
-BESIDE: dict[str, dict[str, Any]] = {
-    "Autotune.*": {"Autotune": {"Mode": "Enabled"}},
 }
 
 
@@ -356,7 +349,7 @@ def test_every_refused_entry_is_tried() -> None:
 @pytest.mark.parametrize("path", REFUSED)
 def test_a_refused_member_gets_the_error_of_the_table(world: ApiWorld, path: str) -> None:
     error, text, _ = REFUSED_ROWS[path]
-    body = {**tuning_request("Tune", **REFUSED[path]), **BESIDE.get(path, {})}
+    body = tuning_request("Tune", **REFUSED[path])
     code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
     assert code == error
     assert text in said
@@ -380,6 +373,10 @@ EMPTY = {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Pr
         (
             {"ResourceLimits": {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 2}},
             "MaxParallelTrainingJobs 2 must not be greater than MaxNumberOfTrainingJobs 1",
+        ),
+        (
+            {"ParameterRanges": {**RANGES, "AutoParameters": [{"Name": "a", "ValueHint": "1"}]}},
+            "AutoParameters is for Autotune; set Autotune.Mode to Enabled",
         ),
         ({"ParameterRanges": {}}, "At least one hyperparameter must have a range"),
         (

@@ -45,6 +45,7 @@ class TuningJobs:
         key = _key(context, request["HyperParameterTuningJobName"])
         child = JobKey(key.account, key.region, key.name)
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        request = tuning_rules.settled(request)
         tuning_rules.check(request, lambda body: self._check_job(child, body))
         self._check_tags(request.get("Tags", []), request)
         warm = warm_start(request, lambda name: self._engine.orchestrations.parent(_key(context, name)))
