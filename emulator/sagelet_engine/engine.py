@@ -74,6 +74,8 @@ class Health(TypedDict):
     gpus: int
     #: Number of jobs by TrainingJobStatus. Empty if a database is damaged: they cannot be counted for certain.
     jobs: Mapping[str, int]
+    #: Number of tuning jobs by HyperParameterTuningJobStatus. Empty if a database is damaged.
+    tuning_jobs: Mapping[str, int]
 
 
 class Engine:
@@ -295,7 +297,12 @@ class Engine:
             "auth": self._settings.auth,
             "gpus": len(self._gpus),
             "jobs": self._store.counts() if sound else {},
+            "tuning_jobs": self._tuning_jobs() if sound else {},
         }
+
+    def _tuning_jobs(self) -> dict[str, int]:
+        counts = self._store.orchestrations.counts()
+        return {status: number for (kind, status), number in counts.items() if kind == OrchestrationKind.TUNING.value}
 
     def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
         """Removes what ended jobs have left, except what `keep` allows. Raises StoreUnavailable."""

@@ -30,7 +30,7 @@ from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob, as_training
-from sagelet_engine.model.tuning import Trial, TuningJob
+from sagelet_engine.model.tuning import Trial, TuningJob, WarmStart
 from sagelet_engine.reports import compile_reports, other_runs
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
@@ -42,8 +42,11 @@ from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
 from sagelet_engine.store.orchestration_codecs import TUNING
 from sagelet_engine.store.orchestrations import Kept, StaleOrchestration
+from sagelet_engine.store.searched import tuning_jobs
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
+from sagelet_engine.tuning.bill import TuningBill, tuning_bill
+from sagelet_engine.tuning.warm_start import ParentJob
 
 
 class JobsOf(Generic[J]):
@@ -228,7 +231,7 @@ class Jobs(JobsOf[TrainingJob]):
         except JobNotFound:
             return None
 
-    def search(self, query: JobSearch) -> SearchPage:
+    def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
         return self._store.search(query)
 
     def unfinished(self) -> list[Job]:
@@ -323,14 +326,32 @@ class TuningJobs(Orchestrations[TuningJob, Trial]):
         super().__init__(store.orchestrations.of(TUNING), clock, watch)
         self._store = store
 
-    def create(self, key: OrchestrationKey, request: JsonObject, tags: dict[str, str]) -> TuningJob:
+    def create(
+        self, key: OrchestrationKey, request: JsonObject, tags: dict[str, str], warm_start: WarmStart | None = None
+    ) -> TuningJob:
         """Makes a tuning job durable and begins it. `request`: a validated CreateHyperParameterTuningJob body. Raises
         OrchestrationNameInUse.
         """
         now_ms = self._clock.now_ms()
-        job = TuningJob(key, uuid.uuid4().hex, request, now_ms, now_ms, tags=tags)
+        job = TuningJob(key, uuid.uuid4().hex, request, now_ms, now_ms, tags=tags, warm_start=warm_start)
         self.begin(job)
         return job
+
+    def search(self, query: JobSearch) -> SearchPage[TuningJob]:
+        return self._kept.search(query, tuning_jobs(self._clock.now_ms()))
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """Returns names of properties; see Kept.property_names."""
+        return self._kept.property_names(account, region, beginning, limit)
+
+    def bill(self, job: TuningJob) -> TuningBill:
+        """Returns what AWS would charge for all training jobs of a tuning job, as of now."""
+        return tuning_bill(job, self.trials(job), self._clock.now_ms())
+
+    def parent(self, key: OrchestrationKey) -> ParentJob:
+        """Returns a tuning job with its trials, for a warm start. Raises OrchestrationNotFound."""
+        job = self._kept.get(key)
+        return ParentJob(job, self._kept.children(job.id))
 
     def trials(self, job: TuningJob) -> list[tuple[Trial, TrainingJob | None]]:
         """Returns the trials in the order of creation. One that has not ended comes with its training job."""

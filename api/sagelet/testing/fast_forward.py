@@ -7,7 +7,7 @@ retries, bills. Only the runtime and the clock are replaced (`sagelet_engine.sim
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -212,18 +212,36 @@ class FastForward:
         """
         sagemaker, noun = self._client("sagemaker", region), f"{kind.capitalize()}Job"
         ask = getattr(sagemaker, f"describe_{kind}_job")
-        wanted, deadline = statuses or ENDED, time.monotonic() + seconds
-        while True:
+
+        def look() -> tuple[Output, tuple[str, ...]]:
             answer: Output = ask(**{f"{noun}Name": job_name})
             # Processing jobs have no secondary status.
             status = str(answer[f"{noun}Status"])
-            seen = (status, str(answer.get("SecondaryStatus", status)))
-            if set(seen) & set(wanted):
-                return answer
-            if seen[0] in ENDED or time.monotonic() > deadline:
-                reason = answer.get("FailureReason", "")
-                raise NotInTime(f"{job_name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
-            Event().wait(0.02)
+            return answer, (status, str(answer.get("SecondaryStatus", status)))
+
+        return _wait(job_name, look, statuses or ENDED, seconds)
+
+    def wait_tuning(self, tuning_job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> Output:
+        """Waits until a hyperparameter tuning job has one of the statuses. Returns DescribeHyperParameterTuningJob's
+        answer.
+
+        Without statuses, waits for the job's end. Raises NotInTime, also if the job ended otherwise.
+        """
+        sagemaker = self._client("sagemaker", region)
+
+        def look() -> tuple[Output, tuple[str, ...]]:
+            answer: Output = sagemaker.describe_hyper_parameter_tuning_job(HyperParameterTuningJobName=tuning_job_name)
+            return answer, (answer["HyperParameterTuningJobStatus"],)
+
+        return _wait(tuning_job_name, look, statuses or ENDED, seconds)
+
+    def trials(self, tuning_job_name: str, *, region: str = REGION) -> list[Output]:
+        """Returns the training jobs of a tuning job as ListTrainingJobsForHyperParameterTuningJob shows them, in the
+        order of their creation.
+        """
+        lists = self._client("sagemaker", region).get_paginator("list_training_jobs_for_hyper_parameter_tuning_job")
+        pages = lists.paginate(HyperParameterTuningJobName=tuning_job_name, SortBy="CreationTime")
+        return [one for page in pages for one in page["TrainingJobSummaries"]]
 
     def log(self, job_name: str, *, kind: Kind = "training", region: str = REGION) -> list[str]:
         """Returns the lines of a job's log by time. Empty if there are none yet."""
@@ -268,3 +286,18 @@ class FastForward:
 def _key(arn: str, name: str, kind: JobKind) -> JobKey:
     region, account, _ = arn.split(":", 5)[3:]
     return JobKey(account, region, name, kind)
+
+
+def _wait(
+    name: str, look: Callable[[], tuple[Output, tuple[str, ...]]], wanted: Sequence[str], seconds: float
+) -> Output:
+    """Waits until `look` returns an answer with one of the statuses. Raises NotInTime."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer, seen = look()
+        if set(seen) & set(wanted):
+            return answer
+        if seen[0] in ENDED or time.monotonic() > deadline:
+            reason = answer.get("FailureReason", "")
+            raise NotInTime(f"{name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
+        Event().wait(0.02)

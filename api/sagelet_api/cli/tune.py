@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, say, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.display import usd
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
@@ -81,7 +82,9 @@ def tune() -> None:
 @server_options
 def list_(as_json: bool, server: Server) -> None:
     """List tuning jobs, the newest first."""
-    pages = Aws(server).pages("sagemaker", "list_hyper_parameter_tuning_jobs", SortOrder="Descending", MaxResults=100)
+    pages = Aws(server).pages(
+        "sagemaker", "list_hyper_parameter_tuning_jobs", SortBy="CreationTime", SortOrder="Descending", MaxResults=100
+    )
     found = [job for page in pages for job in page["HyperParameterTuningJobSummaries"]]
     if as_json:
         echo_json(found)
@@ -107,6 +110,7 @@ def describe(name: str, as_json: bool, server: Server) -> None:
         ("Status", status_text(job["HyperParameterTuningJobStatus"])),
         ("Strategy", config["Strategy"]),
         ("Training jobs", _trials(job)),
+        ("Bill", _bill(server, name)),
     ]
     if "FailureReason" in job:
         pairs.append(("Reason", job["FailureReason"]))
@@ -161,6 +165,13 @@ def stop(name: str, as_json: bool, server: Server) -> None:
         echo_json({"HyperParameterTuningJobName": name, "HyperParameterTuningJobStatus": status})
         return
     click.echo(f"{name}: {status}")
+
+
+def _bill(server: Server, name: str) -> str:
+    """Returns the sum of the training jobs' bills in words."""
+    found = ask(server, "GET", server.tuning_path(name, "bill"))
+    price = f", {usd(found['usd'])}" if found["usd"] is not None else ""
+    return f"{found['seconds']} billable seconds{price}{' so far' if found['running'] else ''}"
 
 
 def _described(aws: Aws, server: Server, name: str) -> Shown:

@@ -10,7 +10,7 @@ from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import validate
 from sagelet_api.services.sagemaker.job_operations import job_query
-from sagelet_api.services.sagemaker.training_search import job_search
+from sagelet_api.services.sagemaker.search import job_search
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.search import SearchPage
@@ -94,7 +94,7 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
     return Listing(page.jobs, token)
 
 
-def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage:
+def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage[TrainingJob]:
     validate("sagemaker", "Search", {"Resource": "TrainingJob", **request})
     return engine.jobs.search(job_search(context, request))
 

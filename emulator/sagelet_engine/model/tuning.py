@@ -12,6 +12,8 @@ from sagelet_engine.model.orchestration import Child, Orchestration
 
 #: The static hyperparameter by which AWS tells a training job its objective metric.
 OBJECTIVE_PARAMETER = "_tuning_objective_metric"
+#: WarmStartType of a job whose OverallBestTrainingJob AWS shows.
+IDENTICAL = "IdenticalDataAndAlgorithm"
 _NAMESPACE = uuid.UUID("5a4c1c8e-3c1b-4a57-8f0e-7a0d1b1f6e42")
 
 
@@ -141,6 +143,8 @@ class Trial(Child):
     internal: bool = False
     #: True once it is decided that its training job is to be stopped early.
     halted: bool = False
+    #: BillableTimeInSeconds of the ended training job. None if it did not begin to train.
+    billable_seconds: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -150,6 +154,27 @@ class Trial(Child):
     def succeeded(self) -> bool:
         """True if it has an objective that counts. AWS takes those of stopped jobs, too."""
         return self.ended and self.objective is not None and self.status is not JobStatus.FAILED
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """What a search needs of an ended trial of a parent: its hyperparameters, all in the ranges, and its objective."""
+
+    #: Name of the definition that it tells about.
+    definition: str
+    values: Mapping[str, str]
+    #: None for a trial without an objective.
+    objective: float | None
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a tuning job has of its parents. It is kept with the job, so parents may be deleted."""
+
+    inherited: tuple[Inherited, ...] = ()
+    #: The best trial of all parents, and the name of its tuning job. None if no trial has an objective.
+    best: Trial | None = None
+    best_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -177,10 +202,30 @@ class TuningJob(Orchestration):
     #: When convergence was detected, ms since the epoch.
     converged_ms: int | None = None
     ending: Ending | None = None
+    #: None if the request has no WarmStartConfig.
+    warm_start: WarmStart | None = None
 
     @cached_property
     def spec(self) -> TuningSpec:
         return TuningSpec.of(self.request)
+
+    @property
+    def overall_best(self) -> tuple[Trial, str] | None:
+        """Returns the best trial of the job and its parents, and the name of its tuning job. None if there is none, or
+        if AWS does not show it.
+        """
+        if self.request.get("WarmStartConfig", {}).get("WarmStartType") != IDENTICAL:
+            return None
+        own, warm = self.best, self.warm_start
+        if own is not None and (warm is None or warm.best is None or self._is_better(own, warm.best)):
+            return own, self.key.name
+        return None if warm is None or warm.best is None else (warm.best, warm.best_of)
+
+    def _is_better(self, own: Trial, other: Trial) -> bool:
+        """True if a trial of the job is better than one of a parent. Parents have the same objective."""
+        if own.objective is None or other.objective is None:
+            return other.objective is None
+        return self.spec.definition(own.definition).objective.better(own.objective, other.objective)
 
     @property
     def seed(self) -> int:

@@ -18,7 +18,7 @@ from sagelet_engine.model.orchestration import (
     OrchestrationStatus,
 )
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
-from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob
+from sagelet_engine.model.tuning import Counters, Ending, Inherited, Trial, TrialState, TuningJob, WarmStart
 
 #: Columns and tables of their own have these; `spec` is read from the request.
 _LEFT_OUT = ("version", "tags", "spec")
@@ -35,7 +35,16 @@ class Codec(Generic[O, C]):
 
 
 def encode(record: Orchestration) -> str:
-    return _json({name: value for name, value in vars(record).items() if name not in _LEFT_OUT})
+    fields = {name: value for name, value in vars(record).items() if name not in _LEFT_OUT}
+    return _json({**fields, "facts": _facts(record)})
+
+
+def _facts(record: Orchestration) -> JsonObject:
+    """Returns values that are computed from the record. They are stored in it so that SQL can search for them."""
+    if not isinstance(record, TuningJob) or record.overall_best is None:
+        return {}
+    best, best_of = record.overall_best
+    return {"overall_best": best, "overall_best_of": best_of}
 
 
 def encode_child(child: Child) -> str:
@@ -61,7 +70,7 @@ def decode_child(codec: Codec[O, C], text: str) -> C:
 
 def _common(fields: JsonObject, kind: OrchestrationKind, version: int, tags: str) -> JsonObject:
     return {
-        **fields,
+        **{name: value for name, value in fields.items() if name != "facts"},
         "key": OrchestrationKey(**{**fields["key"], "kind": kind}),
         "status": OrchestrationStatus(fields["status"]),
         "version": version,
@@ -84,7 +93,13 @@ def _tuning_job(fields: JsonObject) -> TuningJob:
     fields["counters"] = Counters(**fields["counters"])
     fields["best"] = _trial(fields["best"]) if fields["best"] else None
     fields["ending"] = Ending(fields["ending"]) if fields["ending"] else None
+    fields["warm_start"] = _warm_start(fields["warm_start"]) if fields.get("warm_start") else None
     return TuningJob(**fields)
+
+
+def _warm_start(fields: JsonObject) -> WarmStart:
+    inherited = tuple(Inherited(**one) for one in fields["inherited"])
+    return WarmStart(inherited, _trial(fields["best"]) if fields["best"] else None, fields["best_of"])
 
 
 def _trial(fields: JsonObject) -> Trial:

@@ -4,14 +4,29 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Generic
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from sagelet_engine.base.database import DatabaseDamaged
 from sagelet_engine.base.errors import OrchestrationNameInUse, OrchestrationNotFound, SageletError, TooManyTags
 from sagelet_engine.model.listing import JobPage, JobQuery
 from sagelet_engine.model.orchestration import C, Child, O, Orchestration, OrchestrationKey
-from sagelet_engine.store import search as sql_pages
-from sagelet_engine.store.orchestration_codecs import Codec, decode, decode_as, decode_child, encode, encode_child
+from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
+from sagelet_engine.store import lists as sql_pages
+from sagelet_engine.store import search as sql_search
+from sagelet_engine.store.orchestration_codecs import (
+    CODECS,
+    Codec,
+    decode,
+    decode_as,
+    decode_child,
+    encode,
+    encode_child,
+)
+from sagelet_engine.store.searched import Searched
 
+T = TypeVar("T")
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
@@ -63,34 +78,87 @@ class StaleOrchestration(SageletError):
     """Somebody else changed the orchestration since it was loaded. Load it again and decide anew."""
 
 
-class Orchestrations:
-    """Rows of orchestrations of all kinds. `rows` reads, `write` opens a flushed transaction, `noted` is called after a
-    change.
-    """
+class Access(NamedTuple):
+    """A database: `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
 
-    def __init__(self, rows: Rows, write: Write, noted: Callable[[], None]) -> None:
-        self._rows = rows
-        self._write = write
-        self._noted = noted
+    rows: Rows
+    write: Write
+    noted: Callable[[], None]
+    path: Path
+
+    def decoded(self, decode: Callable[[Any], T], row: Any) -> T:
+        """Returns what a row holds. Raises DatabaseDamaged."""
+        try:
+            return decode(row)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseDamaged(self.path, "the record of an orchestration cannot be read") from error
+
+
+class Orchestrations:
+    """Rows of orchestrations of all kinds."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._rows, self._write = access.rows, access.write
 
     def of(self, codec: Codec[O, C]) -> "Kept[O, C]":
         """Returns the rows of one kind."""
-        return Kept(self._rows, self._write, self._noted, codec)
+        return Kept(self._access, codec)
 
     def by_id(self, record_id: str) -> Orchestration:
         """Raises OrchestrationNotFound."""
         rows = self._rows(f"{_SELECT} WHERE id = ?", (record_id,))
         if not rows:
             raise OrchestrationNotFound(record_id)
-        return decode(*rows[0])
+        return self._access.decoded(_decode, rows[0])
 
     def unfinished(self) -> list[Orchestration]:
         """Returns every orchestration that has not ended, of all accounts and regions, the oldest first."""
-        return [decode(*row) for row in self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())]
+        rows = self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+        return [self._access.decoded(_decode, row) for row in rows]
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Returns the number of orchestrations by kind and status."""
+        select = "SELECT kind, status, count(*) FROM orchestrations GROUP BY kind, status"
+        return {(kind, status): number for kind, status, number in self._rows(select, ())}
+
+    def awaited_jobs(self) -> set[str]:
+        """Returns the ids of the jobs that unfinished orchestrations have made: they look at these."""
+        select = (
+            "SELECT json_extract(c.record, '$.job_id') FROM orchestration_children AS c"
+            " JOIN orchestrations AS o ON o.id = c.orchestration_id WHERE o.terminal = 0"
+        )
+        return {job_id for (job_id,) in self._rows(select, ()) if job_id is not None}
+
+    def forget_ended(self, before_ms: int, *, dry_run: bool = False) -> int:
+        """Forgets orchestrations that ended, or were last changed, at this time or earlier. Returns their number."""
+        where = "FROM orchestrations WHERE terminal = 1 AND modified_ms <= ?"
+        if dry_run:
+            return int(self._rows(f"SELECT count(*) {where}", (before_ms,))[0][0])
+        with self._write() as db:
+            return db.execute(f"DELETE {where}", (before_ms,)).rowcount
+
+    def broken_records(self) -> list[tuple[str, str]]:
+        """Returns the ids of orchestrations that cannot be read with their children, and why."""
+        found = []
+        children = "SELECT record FROM orchestration_children WHERE orchestration_id = ?"
+        for (record_id,) in self._rows("SELECT id FROM orchestrations ORDER BY rowid", ()):
+            try:
+                kind = self.by_id(record_id).key.kind
+                for (text,) in self._rows(children, (record_id,)):
+                    self._access.decoded(partial(decode_child, CODECS[kind]), text)
+            except DatabaseDamaged as error:
+                found.append((record_id, str(error.__cause__)))
+        return found
+
+    def drop_record(self, record_id: str) -> None:
+        """Forgets an orchestration, whatever its record holds."""
+        with self._write() as db:
+            db.execute("DELETE FROM orchestrations WHERE id = ?", (record_id,))
 
     def noted_statuses(self, limit: int) -> list[tuple[int, Orchestration]]:
         """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
-        return [(row[0], decode(*row[1:])) for row in self._rows(_OLDEST, (limit,))]
+        return [(row[0], self._access.decoded(_decode, row[1:])) for row in self._rows(_OLDEST, (limit,))]
 
     def drop_noted_statuses(self, last: int) -> None:
         with self._write() as db:
@@ -100,10 +168,9 @@ class Orchestrations:
 class Kept(Generic[O, C]):
     """Rows of one kind of orchestrations, and of their children."""
 
-    def __init__(self, rows: Rows, write: Write, noted: Callable[[], None], codec: Codec[O, C]) -> None:
-        self._rows = rows
-        self._write = write
-        self._noted = noted
+    def __init__(self, access: Access, codec: Codec[O, C]) -> None:
+        self._access = access
+        self._rows, self._write, self._noted = access.rows, access.write, access.noted
         self._codec = codec
 
     def insert(self, record: O) -> None:
@@ -169,10 +236,25 @@ class Kept(Generic[O, C]):
         clauses, parameters = sql_pages.page(query, self._codec.kind.value)
         return sql_pages.cut(self._select(clauses, *parameters), query)
 
+    def search(self, query: JobSearch, searched: Searched) -> SearchPage[O]:
+        """Returns one page of the records that satisfy an expression."""
+        rows = self._rows(*sql_search.search(query, searched))
+        page = rows[: query.limit]
+        marks = ", ".join("?" * len(page))
+        found = {one.id: one for one in self._select(f"WHERE id IN ({marks})", *(row[0] for row in page))}
+        more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
+        total = rows[0][2] if rows else self._rows(*sql_search.count(query, searched))[0][0]
+        return SearchPage([found[row[0]] for row in page if row[0] in found], total, more)
+
     def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
-        return [decode_child(self._codec, text) for (text,) in self._rows(select, (record_id,))]
+        decode_one = partial(decode_child, self._codec)
+        return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""
+        return [row[0] for row in self._rows(*sql_search.tuning_names(account, region, beginning, limit))]
 
     def put_tags(self, record_id: str, tags: Mapping[str, str], limit: int) -> None:
         """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, OrchestrationNotFound."""
@@ -193,7 +275,12 @@ class Kept(Generic[O, C]):
             )
 
     def _select(self, clauses: str, *parameters: Any) -> list[O]:
-        return [decode_as(self._codec, *row) for row in self._rows(f"{_SELECT} {clauses}", parameters)]
+        rows = self._rows(f"{_SELECT} {clauses}", parameters)
+        return [self._access.decoded(lambda row: decode_as(self._codec, *row), row) for row in rows]
+
+
+def _decode(row: tuple[str, int, str]) -> Orchestration:
+    return decode(*row)
 
 
 def _put_tags(db: sqlite3.Connection, record_id: str, tags: Mapping[str, str]) -> None:

@@ -124,9 +124,10 @@ def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def job_query(context: Context, request: Request) -> JobQuery:
+def job_query(context: Context, request: Request, default: SortBy = SortBy.CREATION_TIME) -> JobQuery:
+    """Returns the query of a list. `default`: the order if the request names none."""
     status = request.get("StatusEquals")
-    sort_by = SortBy(request.get("SortBy", "CreationTime"))
+    sort_by = SortBy(request.get("SortBy", default))
     unknown = status is not None and status not in {known.value for known in JobStatus}
     pool = request.get("WarmPoolStatusEquals")
     if unknown:

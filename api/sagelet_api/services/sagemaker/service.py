@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sagelet_api.protocol.aws_errors import RATE_EXCEEDED, ResourceInUse, ThrottlingException, ValidationException
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
-from sagelet_api.services.sagemaker import training_rules, training_search, training_updates, training_view
+from sagelet_api.services.sagemaker import search, training_rules, training_updates, training_view
 from sagelet_api.services.sagemaker.job_operations import (
     JobOperations,
     RoleCheck,
@@ -18,7 +18,6 @@ from sagelet_api.services.sagemaker.job_operations import (
 )
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
 from sagelet_api.services.sagemaker.training_rules import Images
-from sagelet_api.services.sagemaker.training_search import TrainingSearch
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
@@ -103,9 +102,9 @@ class TrainingJobs:
             "StopTrainingJob": self.stop_training_job,
             "UpdateTrainingJob": self.update_training_job,
             "DeleteTrainingJob": self.delete_training_job,
-            "Search": SharedOperation(TrainingSearch(self._engine).search, training_search.is_ours),
+            "Search": SharedOperation(search.Search(self._engine).search, search.is_ours),
             "GetSearchSuggestions": SharedOperation(
-                SearchSuggestions(self._engine).get_search_suggestions, training_search.is_ours
+                SearchSuggestions(self._engine).get_search_suggestions, search.is_ours
             ),
             **self._common.tag_operations(),
         }

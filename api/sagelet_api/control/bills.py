@@ -1,0 +1,40 @@
+"""The control endpoint of a tuning job's bill: the sum of those of its training jobs.
+
+`?account=&region=` say whose tuning job it is.
+"""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from sagelet_api.control.calls import place_asked_for
+from sagelet_engine.base.errors import OrchestrationNotFound
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+    from sagelet_engine.engine import Engine
+
+
+def blueprint(engine: "Engine") -> "Blueprint":
+    from flask import Blueprint
+    from werkzeug.exceptions import NotFound
+
+    routes = Blueprint("bills", __name__, url_prefix="/_sagelet/tuning/<name>")
+
+    @routes.get("/bill")
+    def bill(name: str) -> JsonObject:
+        """Returns what AWS would charge for the training jobs, also for deleted ones."""
+        account, region = place_asked_for()
+        try:
+            job = engine.orchestrations.get(OrchestrationKey(account, region, name, OrchestrationKind.TUNING))
+        except OrchestrationNotFound as error:
+            raise NotFound(
+                f"Account {account} has no tuning job {name} in {region}: `sagelet tune list` lists them; --account "
+                "and --region name others"
+            ) from error
+        found = engine.orchestrations.bill(job)
+        return {**asdict(found), "as_of": found.as_of.isoformat()}
+
+    return routes
