@@ -98,6 +98,7 @@ class Sagelet:
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
+        tunings = TuningJobs(self.engine, jobs.check)
         return Application(
             RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(
@@ -106,7 +107,7 @@ class Sagelet:
             throttling.checks(),
             {
                 "sagemaker": {
-                    **merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()),
+                    **merged(jobs.operations(), tunings.operations()),
                     **({} if settings.stubs else not_run.operations()),
                 },
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
@@ -120,7 +121,7 @@ class Sagelet:
                 self._repositories,
                 JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth),
             ),
-            pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
+            pages=web_app(lambda: Site(self.engine, jobs, tunings, self._s3.store, self.sessions)),
         )
 
     def start(self) -> int:

@@ -1,7 +1,7 @@
 """What the API asks the engine for: `engine.jobs`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +30,10 @@ from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
-from sagelet_engine.reports import compile_reports, other_runs
+from sagelet_engine.reports import compile_reports, other_runs, trial_compilations
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
+from sagelet_engine.reports.trial_compilations import TrialCompilations
 from sagelet_engine.retention.gc import Collector
 from sagelet_engine.retention.logs import LogGroupActions
 from sagelet_engine.scheduling.contract import Scheduler
@@ -277,6 +278,10 @@ class Orchestrations:
         jobs = self._store.by_ids([one.job_id for one in trials if not one.ended])
         return [(one, jobs.get(one.job_id)) for one in trials]
 
+    def training_jobs(self, trials: Sequence[Trial]) -> dict[str, TrainingJob]:
+        """Returns the training jobs of trials, ended or not, by id. One that was deleted is missing."""
+        return self._store.by_ids([one.job_id for one in trials])
+
     def page(self, query: JobQuery) -> JobPage[TuningJob]:
         return self._kept.page(query, OrchestrationKind.TUNING)
 
@@ -427,6 +432,10 @@ class Reports:
         runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
         facts, others = ([inputs.of(job, now_ms) for job in some] for some in (jobs, runs))
         return comparing.compare(facts, others, anyway=anyway)
+
+    def compilations(self, jobs: Iterable[TrainingJob]) -> TrialCompilations:
+        """Counts jobs by where their programs came from: a compilation, or the compile cache."""
+        return trial_compilations.counted(compile_reports.current(self._data, job) for job in jobs)
 
     def bill(self, job: TrainingJob) -> Bill:
         """Returns what AWS would charge for the job, as of now."""

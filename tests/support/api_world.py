@@ -51,9 +51,10 @@ class ApiWorld(World):
         super().__init__(root, **settings)
         roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
+        tunings = TuningJobs(self.engine, jobs.check)
         services = {
             "sagemaker": {
-                **merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()),
+                **merged(jobs.operations(), tunings.operations()),
                 **({} if self.settings.stubs else not_run.operations()),
             },
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
@@ -68,7 +69,7 @@ class ApiWorld(World):
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
         door = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
         self.sessions = Sessions(self.engine.keys)
-        pages = web_app(lambda: Site(self.engine, jobs, self.s3.store, self.sessions))
+        pages = web_app(lambda: Site(self.engine, jobs, tunings, self.s3.store, self.sessions))
         self._application = Application(
             door,
             control,

@@ -39,12 +39,12 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     from flask import Flask, Response, request
     from werkzeug.exceptions import HTTPException, NotFound
 
-    from sagelet_api.control import compare, faults, jobs
+    from sagelet_api.control import compare, faults, jobs, tuning
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    own = (faults.blueprint(engine, throttling), compare.blueprint(engine), jobs.blueprint(engine))
-    for part in (*own, *parts):
+    own = (module.blueprint(engine) for module in (compare, jobs, tuning))
+    for part in (faults.blueprint(engine, throttling), *own, *parts):
         app.register_blueprint(part)
 
     @app.get("/_sagelet/health")

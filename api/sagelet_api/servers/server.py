@@ -110,5 +110,12 @@ class Server:
 
     def job_path(self, name: str, what: str) -> str:
         """Returns the path of a job's control endpoint, below /_sagelet/."""
+        return self._path("jobs", name, what)
+
+    def tuning_path(self, name: str, what: str) -> str:
+        """Returns the path of a tuning job's control endpoint, below /_sagelet/."""
+        return self._path("tuning", name, what)
+
+    def _path(self, kind: str, name: str, what: str) -> str:
         query = urlencode({"account": self.account, "region": self.region})
-        return f"jobs/{quote(name, safe='')}/{what}?{query}"
+        return f"{kind}/{quote(name, safe='')}/{what}?{query}"
