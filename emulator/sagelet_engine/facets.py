@@ -184,6 +184,10 @@ class Jobs:
         """Raises JobNotFound."""
         return self._store.get_by_id(job_id)
 
+    def by_ids(self, job_ids: Sequence[str]) -> dict[str, TrainingJob]:
+        """Returns those of these jobs that exist, by their ids."""
+        return self._store.by_ids(job_ids)
+
     def session(self, token: str) -> JobSession | None:
         """Returns the job that a session token belongs to, ended or not. None if there is no such job (any more)."""
         job_id = job_id_of(self._keys, token)
@@ -277,10 +281,6 @@ class Orchestrations:
         trials = self._kept.children(job.id)
         jobs = self._store.by_ids([one.job_id for one in trials if not one.ended])
         return [(one, jobs.get(one.job_id)) for one in trials]
-
-    def training_jobs(self, trials: Sequence[Trial]) -> dict[str, TrainingJob]:
-        """Returns the training jobs of trials, ended or not, by id. One that was deleted is missing."""
-        return self._store.by_ids([one.job_id for one in trials])
 
     def page(self, query: JobQuery) -> JobPage[TuningJob]:
         return self._kept.page(query, OrchestrationKind.TUNING)

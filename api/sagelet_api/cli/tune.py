@@ -1,4 +1,4 @@
-"""`sagelet tune`: hyperparameter tuning jobs and their training jobs."""
+"""`sagelet tune`: hyperparameter tuning jobs and their training jobs, and the search for the largest batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.batch_size import batch_size
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, say, show_rows, status_text
@@ -67,10 +68,13 @@ _TRIALS: Sequence[Column[Shown]] = (
 
 @click.group(cls=Suggesting)
 def tune() -> None:
-    """Hyperparameter tuning jobs.
+    """Hyperparameter tuning jobs, and the largest batch that fits.
 
     Programs make them: `HyperparameterTuner` of the SageMaker SDK, or CreateHyperParameterTuningJob.
     """
+
+
+tune.add_command(batch_size)
 
 
 @tune.command("list")

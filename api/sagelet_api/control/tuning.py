@@ -34,8 +34,8 @@ def blueprint(engine: "Engine") -> "Blueprint":
                 f"Account {account} has no tuning job {name} in {region}: `sagelet tune list` lists them; --account "
                 "and --region name others"
             ) from error
-        trials = [trial for trial, _ in engine.orchestrations.trials(job)]
-        found = engine.reports.compilations(engine.orchestrations.training_jobs(trials).values())
+        ids = [trial.job_id for trial, _ in engine.orchestrations.trials(job)]
+        found = engine.reports.compilations(engine.jobs.by_ids(ids).values())
         return {**asdict(found), "text": found.text}
 
     return routes

@@ -6,6 +6,7 @@ The templates draw them as SVG. An axis has the scale on which the tuning job se
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 
 from sagelet_api.display import number
@@ -103,10 +104,12 @@ def _of(job: TuningJob, definition: Definition, trials: Sequence[Trial], vertica
     made = [_with_line(over_time, definition.objective)]
     for parameter in space_of(definition.ranges).parameters:
         title = f"{metric} over {parameter.name}{_scale(parameter)}{suffix}"
-        made.append(
-            _scatter(job, title, trials, _axis(parameter), vertical, lambda one, name=parameter.name: one.values[name])
-        )
+        made.append(_scatter(job, title, trials, _axis(parameter), vertical, partial(_tuned, parameter.name)))
     return made
+
+
+def _tuned(name: str, trial: Trial) -> str:
+    return trial.values[name]
 
 
 def _scale(parameter: Parameter) -> str:

@@ -75,7 +75,7 @@ class Trials:
 
 def trials_of(engine: Engine, job: TuningJob) -> Trials:
     kept = [trial for trial, _ in engine.orchestrations.trials(job)]
-    jobs = engine.orchestrations.training_jobs(kept)
+    jobs = engine.jobs.by_ids([one.job_id for one in kept])
     tuned = tuple(dict.fromkeys(name for one in kept for name in one.values))
     rows = [_row(engine, job, one, jobs.get(one.job_id), tuned) for one in kept]
     order = _order(job)
