@@ -1,4 +1,4 @@
-"""SDK v2's HyperparameterTuner, unchanged: in simulated time, and with training jobs that are processes."""
+"""The HyperparameterTuner of SDK v2 and v3, unchanged: in simulated time, and with training jobs that are processes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sagelet.testing import FastForward, Job
-from support.clients import Clients
+from support.clients import ENVIRONMENT_V3, Clients
 from support.jobs import Jobs
 from support.server import SageletProcess
 
@@ -46,30 +46,63 @@ def check(answer: dict[str, Any], count: int) -> None:
         assert 1 <= row["bs"] <= 64
         assert row["optimizer"].strip('"') in ("sgd", "adam")
     least = min(rows, key=lambda row: row["FinalObjectiveValue"])
-    assert answer["best"] == answer["attached_best"] == least["TrainingJobName"]
+    assert answer["best"] == least["TrainingJobName"]
     assert float(answer["best_hyperparameters"]["lr"]) == pytest.approx(least["lr"])
+
+
+def check_attached(answer: dict[str, Any]) -> None:
+    """What a second program reads of the tuning job by its name alone."""
+    assert answer["attached_best"] == answer["best"]
+    count = len(answer["rows"])
+    assert answer["attached"] == {
+        "strategy": "Random",
+        "early_stopping_type": "Off",
+        "ranges": ["CategoricalParameterRanges", "ContinuousParameterRanges", "IntegerParameterRanges"],
+        "max_jobs": count,
+        "rows": count,
+    }
     assert answer["model_data"].endswith(f"/{answer['best']}/output/model.tar.gz")
+
+
+def train(job: Job) -> None:
+    job.clock.advance(1800)
+    job.print(f"loss={float(job.hyperparameters['lr']):.6f}")
+    (job.model_dir / "w").write_text("w")
 
 
 def test_the_tuner_of_the_sdk_in_simulated_time(tmp_path: Path) -> None:
     with FastForward() as server:
-
-        @server.train
-        def train(job: Job) -> None:
-            job.clock.advance(3600)
-            job.print(f"loss={float(job.hyperparameters['lr']):.6f}")
-            (job.model_dir / "w").write_text("w")
-
+        server.train(train)
         answer = Clients(server, tmp_path).python(
             HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "4"
         )
     check(answer, 4)
-    assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [3600.0] * 4
+    check_attached(answer)
+    assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
 
 
 def test_the_tuner_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
     answer = Clients(server, tmp_path).python(HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "2")
     check(answer, 2)
+    check_attached(answer)
     child = jobs.describe(answer["best"])
     assert child["TuningJobArn"].endswith(f"/{answer['name']}")
     assert child["HyperParameters"]["_tuning_objective_metric"] == "loss"
+
+
+def test_the_tuner_of_sdk_v3_in_simulated_time(tmp_path: Path) -> None:
+    with FastForward() as server:
+        server.train(train)
+        clients = Clients(server, tmp_path, ENVIRONMENT_V3)
+        answer = clients.python(HERE / "clients" / "tuner_v3.py", str(source(tmp_path)), "ml.m5.large", "4")
+    check(answer, 4)
+    assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
+
+
+def test_the_tuner_of_sdk_v3_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
+    clients = Clients(server, tmp_path, ENVIRONMENT_V3)
+    answer = clients.python(HERE / "clients" / "tuner_v3.py", str(source(tmp_path)), "ml.m5.large", "2")
+    check(answer, 2)
+    child = jobs.describe(answer["best"])
+    assert child["TuningJobArn"].endswith(f"/{answer['name']}")
+    assert "sm_drivers" in {channel["ChannelName"] for channel in child["InputDataConfig"]}

@@ -427,7 +427,7 @@ class _Runner:
             return None
 
     def _tell(self, probe: Probe) -> None:
-        speed = "" if probe.samples_per_second is None else f", {probe.samples_per_second:.4g} samples/s"
+        speed = "" if probe.samples_per_second is None else f", {_figure(probe.samples_per_second)} samples/s"
         with until_reader_ends():
             say(f"{NAMES[probe.compiled]} {probe.size}: {probe.outcome.value}{speed} ({probe.job})", err=True)
 
@@ -490,7 +490,14 @@ def _lines(native: Best | None, compiled: Best | None, gain: Gain) -> list[_Line
     return [
         both("Batch size", lambda one: str(one.size), gain.size),
         both("Learning rate", lambda one: number(one.learning_rate, ".4g")),
-        both("Speed (samples/s)", lambda one: number(one.samples_per_second, ".4g"), gain.speed),
+        both("Speed (samples/s)", lambda one: _figure(one.samples_per_second), gain.speed),
         both("Memory (GiB)", lambda one: number(None if one.peak_bytes is None else one.peak_bytes / GIB, ".2f")),
         both("Training job", lambda one: one.job),
     ]
+
+
+def _figure(value: float | None) -> str:
+    """Returns a figure with four digits, or all of its whole ones."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
