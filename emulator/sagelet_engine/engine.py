@@ -24,16 +24,15 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Orchestrations, Reports
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Reports, TuningJobs
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.objects import ObjectStore
-from sagelet_engine.model.orchestration import OrchestrationKind
+from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.orchestration.orchestrator import Orchestrator
 from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.retention.thread import RetentionThread
@@ -72,6 +71,8 @@ class Health(TypedDict):
     gpus: int
     #: Number of jobs by TrainingJobStatus. Empty if a database is damaged: they cannot be counted for certain.
     jobs: Mapping[str, int]
+    #: Number of tuning jobs by HyperParameterTuningJobStatus. Empty if a database is damaged.
+    tuning_jobs: Mapping[str, int]
 
 
 class Engine:
@@ -123,7 +124,7 @@ class Engine:
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs = self._make_jobs()
         self.orchestrator = self._make_orchestrator()
-        self.orchestrations = Orchestrations(self._store, steady, self.orchestrator.watch)
+        self.orchestrations = TuningJobs(self._store, steady, self.orchestrator.watch)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
@@ -159,7 +160,7 @@ class Engine:
 
     def _last_change_ms(self) -> int:
         """Returns the latest time in the unfinished records, or 0."""
-        begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
+        begun: list[TrainingJob | Orchestration] = [*self._unfinished, *self._store.orchestrations.unfinished()]
         return max((record.modified_ms for record in begun), default=0)
 
     def _make_cache(self) -> HostCopies:
@@ -286,7 +287,12 @@ class Engine:
             "auth": self._settings.auth,
             "gpus": len(self._gpus),
             "jobs": self._store.counts() if sound else {},
+            "tuning_jobs": self._tuning_jobs() if sound else {},
         }
+
+    def _tuning_jobs(self) -> dict[str, int]:
+        counts = self._store.orchestrations.counts()
+        return {status: number for (kind, status), number in counts.items() if kind == OrchestrationKind.TUNING.value}
 
     def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
         """Removes what ended jobs have left, except what `keep` allows. Raises StoreUnavailable."""

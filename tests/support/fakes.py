@@ -16,10 +16,10 @@ from typing import BinaryIO
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.model.cluster import Cluster
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 from support.object_batch import Batch
 
 
@@ -134,16 +134,16 @@ class FakeStatuses:
 
     def __init__(self) -> None:
         self.jobs: list[TrainingJob] = []
-        self.tuning_jobs: list[TuningJob] = []
+        self.orchestrations: list[Orchestration] = []
         self.failing = False
 
-    def announce(self, job: TrainingJob | TuningJob) -> None:
+    def announce(self, job: TrainingJob | Orchestration) -> None:
         if self.failing:
             raise RuntimeError("a bug of the sink")
         if isinstance(job, TrainingJob):
             self.jobs.append(job)
         else:
-            self.tuning_jobs.append(job)
+            self.orchestrations.append(job)
 
 
 @dataclass

@@ -83,6 +83,8 @@ def _tell(found: Garbage, what: str) -> None:
     click.echo(f"files of {found.directories} ended jobs {what}: {size(found.directory_bytes)}")
     if found.jobs:
         click.echo(f"{found.jobs} jobs {what}, with their logs and metrics")
+    if found.tuning_jobs:
+        click.echo(f"{found.tuning_jobs} tuning jobs {what}")
     if found.environments:
         click.echo(f"packages of {found.environments} requirements files {what}: {size(found.environment_bytes)}")
     if found.uploads:

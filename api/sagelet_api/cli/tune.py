@@ -13,6 +13,7 @@ from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, 
 from sagelet_api.cli.suggestions import Suggesting
 from sagelet_api.cli.tuning_jobs import TuningName, known, trials_of
 from sagelet_api.cli.tuning_jobs import describe as describe_tuning
+from sagelet_api.display import usd
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
@@ -82,7 +83,9 @@ tune.add_command(batch_size)
 @server_options
 def list_(as_json: bool, server: Server) -> None:
     """List tuning jobs, the newest first."""
-    pages = Aws(server).pages("sagemaker", "list_hyper_parameter_tuning_jobs", SortOrder="Descending", MaxResults=100)
+    pages = Aws(server).pages(
+        "sagemaker", "list_hyper_parameter_tuning_jobs", SortBy="CreationTime", SortOrder="Descending", MaxResults=100
+    )
     found = [job for page in pages for job in page["HyperParameterTuningJobSummaries"]]
     if as_json:
         echo_json(found)
@@ -113,6 +116,7 @@ def describe(name: str, as_json: bool, server: Server) -> None:
         ("Status", status_text(job["HyperParameterTuningJobStatus"])),
         ("Strategy", config["Strategy"]),
         ("Training jobs", _trials(job)),
+        ("Bill", _bill(server, name)),
     ]
     if programs["text"]:
         pairs.append(("Programs", str(programs["text"])))
@@ -169,3 +173,10 @@ def stop(name: str, as_json: bool, server: Server) -> None:
         echo_json({"HyperParameterTuningJobName": name, "HyperParameterTuningJobStatus": status})
         return
     click.echo(f"{name}: {status}")
+
+
+def _bill(server: Server, name: str) -> str:
+    """Returns the sum of the training jobs' bills in words."""
+    found = ask(server, "GET", server.tuning_path(name, "bill"))
+    price = f", {usd(found['usd'])}" if found["usd"] is not None else ""
+    return f"{found['seconds']} billable seconds{price}{' so far' if found['running'] else ''}"

@@ -43,8 +43,8 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    own = (module.blueprint(engine) for module in (compare, jobs, tuning))
-    for part in (faults.blueprint(engine, throttling), *own, *parts):
+    own = (faults.blueprint(engine, throttling), *(one.blueprint(engine) for one in (compare, jobs, tuning)))
+    for part in (*own, *parts):
         app.register_blueprint(part)
 
     @app.get("/_sagelet/health")

@@ -13,8 +13,8 @@ from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import validate
+from sagelet_api.services.sagemaker.search import job_search
 from sagelet_api.services.sagemaker.service import job_query, next_token
-from sagelet_api.services.sagemaker.training_search import job_search
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.search import SearchPage
@@ -111,7 +111,7 @@ def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[Tu
     return Listing(page.jobs, "" if page.next is None else next_token(request, page.next))
 
 
-def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage:
+def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage[TrainingJob]:
     validate("sagemaker", "Search", {"Resource": "TrainingJob", **request})
     return engine.jobs.search(job_search(context, request))
 

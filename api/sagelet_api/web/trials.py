@@ -60,18 +60,6 @@ class Trials:
         """Returns the names of training jobs with an objective that still exist, the best first."""
         return [row.trial.name for row in self.rows if row.trial.succeeded and row.job is not None]
 
-    @property
-    def usd(self) -> float | None:
-        """Returns what AWS would charge for all of them, so far. None if the price of one is not known."""
-        bills = [row.bill for row in self.rows if row.bill is not None]
-        if not bills or any(bill.usd is None for bill in bills):
-            return None
-        return sum(bill.usd or 0.0 for bill in bills)
-
-    @property
-    def billed_seconds(self) -> int:
-        return sum(row.bill.seconds for row in self.rows if row.bill is not None)
-
 
 def trials_of(engine: Engine, job: TuningJob) -> Trials:
     kept = [trial for trial, _ in engine.orchestrations.trials(job)]

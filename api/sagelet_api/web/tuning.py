@@ -102,6 +102,7 @@ def _values(site: Site, job: TuningJob) -> TemplateValues:
         "job": job,
         "trials": trials,
         "pictures": drawn,
+        "bill": site.engine.orchestrations.bill(job),
         "frame": {"width": WIDTH, "height": HEIGHT, "bottom": HEIGHT - BOTTOM, "right": WIDTH - RIGHT},
         "detailed": _points(drawn) <= DETAILED,
         "ending": "" if job.ending is None else ENDINGS.get(job.ending.value, job.ending.value.replace("-", " ")),

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.store.jobs import Store
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Outbox(threading.Thread):
         return jobs or orchestrations
 
     def _announce_notes(
-        self, notes: Sequence[tuple[int, TrainingJob | TuningJob]], drop: Callable[[int], None]
+        self, notes: Sequence[tuple[int, TrainingJob | Orchestration]], drop: Callable[[int], None]
     ) -> bool:
         last = 0
         for number, job in notes:

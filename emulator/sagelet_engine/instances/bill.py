@@ -5,11 +5,13 @@ the seconds are those of one instance, to be multiplied by the number of instanc
 in the seconds already, so their price is the on-demand one. Storage, logs and transfers are not included.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 from sagelet_engine.instances.catalogue import PRICES_AS_OF, find
 from sagelet_engine.model.job import Job
+from sagelet_engine.model.spec import InstanceGroup
 
 HOUR = 3600
 
@@ -40,18 +42,17 @@ class Bill:
 def bill(job: Job, now_ms: int) -> Bill:
     """Returns the bill of a job, as of now if it still runs. A job that never got to Downloading costs nothing."""
     seconds = _so_far(job, now_ms) if job.billable_seconds is None else job.billable_seconds
+    made = priced(seconds, job.spec.instance_groups)
+    return replace(made, running=not job.terminal, retained_seconds=job.retained_seconds or 0)
+
+
+def priced(seconds: int, groups: Sequence[InstanceGroup]) -> Bill:
+    """Returns the bill of an ended job with these billable seconds and instances."""
     counts: dict[str, int] = {}
-    for group in job.spec.instance_groups:
+    for group in groups:
         counts[group.instance_type] = counts.get(group.instance_type, 0) + len(group.hosts)
     dates = [found.priced_on for name in counts if (found := find(name)) is not None and found.priced_on is not None]
-    made = Bill(
-        seconds,
-        tuple(counts.items()),
-        None,
-        min(dates, default=PRICES_AS_OF),
-        running=not job.terminal,
-        retained_seconds=job.retained_seconds or 0,
-    )
+    made = Bill(seconds, tuple(counts.items()), None, min(dates, default=PRICES_AS_OF))
     hourly = made.usd_per_hour
     return made if hourly is None else replace(made, usd=seconds * hourly / HOUR)
 

@@ -9,6 +9,8 @@ Sources: issues of public repositories that quote an answer, DescribeTrainingJob
 posted, and the clients that match a text (Terraform's AWS provider, botocore's waiters).
 """
 
+from collections.abc import Iterable
+
 # --- StatusMessage of SecondaryStatusTransitions (logs of SDK v2, 2024) -----------------------------------------------
 
 STARTING = "Starting the training job"
@@ -77,6 +79,21 @@ BAD_TOKEN = "Invalid pagination token"
 NO_OBJECTIVE_METRIC = (
     "A metric is required for this hyperparameter tuning job objective. Provide a metric in the metric definitions."
 )
+
+
+#: CreateHyperParameterTuningJob with WarmStartConfig (amazon-sagemaker-examples#861).
+OTHER_HYPERPARAMETERS = (
+    "The set of tunable plus static HyperParameter names is not the same across current and parent tuning jobs. "
+    "Please ensure this set is constant when warm starting. Note that previously static HyperParameters can be tuned "
+    "in warm start jobs and vice versa."
+)
+
+
+def fixed_members(free: Iterable[str]) -> str:
+    """Returns the text for a definition that differs from the parent's in another member (sagemaker-python-sdk#3693).
+    `free` may change.
+    """
+    return f"Only the following fields in TrainingJobDefinition are allowed to change: [{', '.join(free)}]."
 
 
 def no_tuning_job(name: str) -> str:

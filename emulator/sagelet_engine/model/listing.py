@@ -5,8 +5,8 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from sagelet_engine.model.job import JobKey, JobStatus, PoolStatus, SecondaryStatus, WarmPool
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 
 
 class SortBy(str, Enum):
@@ -60,7 +60,7 @@ class ListedJob:
     warm_pool: WarmPool | None
 
 
-Job = TypeVar("Job", TrainingJob, ListedJob, TuningJob)
+Job = TypeVar("Job", bound=TrainingJob | ListedJob | Orchestration)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""The record of an orchestration of any kind: it has no hosts, and makes other jobs. Immutable.
+"""The record of an orchestration of any kind, and of what it knows of its children. Immutable.
 
-`tuning.py` has what only tuning jobs have.
+An orchestration has no hosts, and makes other jobs. `tuning.py` has what only tuning jobs have.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sagelet_engine.base.errors import SageletError
 
 O = TypeVar("O", bound="Orchestration")  # noqa: E741 - as J of `job.py`
+C = TypeVar("C", bound="Child")
 
 
 class OrchestrationKind(Enum):
@@ -85,6 +86,14 @@ class Orchestration:
     @property
     def terminal(self) -> bool:
         return self.status.terminal
+
+
+@dataclass(frozen=True)
+class Child:
+    """What an orchestration knows of one job that it makes. A kind adds the fields."""
+
+    #: From 1, in the order of creation. Unique in its orchestration.
+    ordinal: int
 
 
 def enter(record: O, to: OrchestrationStatus, now_ms: int, **changes: Any) -> O:

@@ -1,11 +1,14 @@
-"""Search as a query to the store: the conditions on a training job, the order, and where to continue.
+"""Search as a query to the store: the conditions on a record, the order, and where to continue.
 
-Properties are those of the service model's shape TrainingJob. The caller has resolved their names and typed the values.
+Properties are those of the service model's shape TrainingJob or HyperParameterTuningJobSearchEntity. The caller has
+resolved their names and typed the values.
 """
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Generic, TypeVar
 
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.training import TrainingJob
 
 
@@ -43,7 +46,7 @@ Scalar = str | int | float
 
 @dataclass(frozen=True)
 class Property:
-    """A property of training jobs.
+    """A property of the records.
 
     `segments` are member names; each segment but the last ends at a list, and the next one continues from the list's
     items: `InputDataConfig.ChannelName` is (("InputDataConfig",), ("ChannelName",)).
@@ -53,7 +56,7 @@ class Property:
     kind: Kind
     #: The key if the last segment ends at a map (`HyperParameters`, `Tags`, `Metrics`).
     key: str | None = None
-    #: The value in DescribeTrainingJob if the request has no such member.
+    #: The value in the Describe call if the request has no such member.
     default: Scalar | None = None
 
 
@@ -108,9 +111,12 @@ class JobSearch:
     after: SearchCursor | None = None
 
 
+Found = TypeVar("Found", bound=TrainingJob | Orchestration)
+
+
 @dataclass(frozen=True)
-class SearchPage:
-    jobs: list[TrainingJob]
+class SearchPage(Generic[Found]):
+    jobs: list[Found]
     #: Matching jobs on all pages.
     total: int
     #: Where the next page starts. None if this was the last.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from sagelet_engine.model.job import JobKey, JobKind
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
 
 
 class StatusSink(Protocol):
-    def announce(self, job: TrainingJob | TuningJob) -> None:
+    def announce(self, job: TrainingJob | Orchestration) -> None:
         """Takes a status that a job or an orchestration entered. `job` is its record at that time.
 
         The statuses of each come in order; those before a crash may come twice. Must not raise.

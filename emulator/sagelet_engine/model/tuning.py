@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from sagelet_engine.model.job import JobKey, JobStatus
-from sagelet_engine.model.orchestration import Orchestration
+from sagelet_engine.model.orchestration import Child, Orchestration
 
 #: The static hyperparameter by which AWS tells a training job its objective metric.
 OBJECTIVE_PARAMETER = "_tuning_objective_metric"
+#: WarmStartType of a job whose OverallBestTrainingJob AWS shows.
+IDENTICAL = "IdenticalDataAndAlgorithm"
 _NAMESPACE = uuid.UUID("5a4c1c8e-3c1b-4a57-8f0e-7a0d1b1f6e42")
 
 
@@ -112,11 +114,9 @@ class TrialState(str, Enum):
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Child):
     """One training job of a tuning job; times in ms since the epoch. What the training job did outlives it here."""
 
-    #: From 1, in the order of creation.
-    ordinal: int
     #: Id and name of the training job. Both follow from the tuning job, so that a repeat finds it.
     job_id: str
     name: str
@@ -135,6 +135,8 @@ class Trial:
     objective: float | None = None
     #: True if the failure was InternalServerError: AWS counts it as retryable.
     internal: bool = False
+    #: BillableTimeInSeconds of the ended training job. None if it did not begin to train.
+    billable_seconds: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -144,6 +146,27 @@ class Trial:
     def succeeded(self) -> bool:
         """True if it has an objective that counts. AWS takes those of stopped jobs, too."""
         return self.ended and self.objective is not None and self.status is not JobStatus.FAILED
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """What a search needs of an ended trial of a parent: its hyperparameters, all in the ranges, and its objective."""
+
+    #: Name of the definition that it tells about.
+    definition: str
+    values: Mapping[str, str]
+    #: None for a trial without an objective.
+    objective: float | None
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a tuning job has of its parents. It is kept with the job, so parents may be deleted."""
+
+    inherited: tuple[Inherited, ...] = ()
+    #: The best trial of all parents, and the name of its tuning job. None if no trial has an objective.
+    best: Trial | None = None
+    best_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,11 +191,33 @@ class TuningJob(Orchestration):
     #: The best of the trials that have ended, and how many ended after it without a better objective.
     best: Trial | None = None
     not_improving: int = 0
+    #: When convergence was detected, ms since the epoch.
+    converged_ms: int | None = None
     ending: Ending | None = None
+    #: None if the request has no WarmStartConfig.
+    warm_start: WarmStart | None = None
 
     @cached_property
     def spec(self) -> TuningSpec:
         return TuningSpec.of(self.request)
+
+    @property
+    def overall_best(self) -> tuple[Trial, str] | None:
+        """Returns the best trial of the job and its parents, and the name of its tuning job. None if there is none, or
+        if AWS does not show it.
+        """
+        if self.request.get("WarmStartConfig", {}).get("WarmStartType") != IDENTICAL:
+            return None
+        own, warm = self.best, self.warm_start
+        if own is not None and (warm is None or warm.best is None or self._is_better(own, warm.best)):
+            return own, self.key.name
+        return None if warm is None or warm.best is None else (warm.best, warm.best_of)
+
+    def _is_better(self, own: Trial, other: Trial) -> bool:
+        """True if a trial of the job is better than one of a parent. Parents have the same objective."""
+        if own.objective is None or other.objective is None:
+            return other.objective is None
+        return self.spec.definition(own.definition).objective.better(own.objective, other.objective)
 
     @property
     def seed(self) -> int:

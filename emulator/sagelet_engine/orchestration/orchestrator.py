@@ -7,13 +7,12 @@ moments that a kind's work names. Whatever it was doing when the server was kill
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.errors import OrchestrationNotFound
-from sagelet_engine.model.orchestration import OrchestrationKind
-from sagelet_engine.model.tuning import TuningJob
+from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestrations import StaleOrchestration
 
@@ -27,10 +26,13 @@ LONGEST_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 
 
-class Work(Protocol):
+Record = TypeVar("Record", bound=Orchestration, contravariant=True)
+
+
+class Work(Protocol[Record]):
     """What drives the orchestrations of one kind."""
 
-    def step(self, record: TuningJob) -> float | None:
+    def step(self, record: Record) -> float | None:
         """Takes all steps that are possible now. Every step may be repeated.
 
         Returns when it wants to look again although nothing has changed, ms since the epoch, or None. Raises
@@ -42,7 +44,7 @@ class Work(Protocol):
 class Orchestrator(threading.Thread):
     """`start` takes up every unfinished orchestration; `watch` says that there is a new one."""
 
-    def __init__(self, store: Store, clock: Clock, works: Mapping[OrchestrationKind, Work]) -> None:
+    def __init__(self, store: Store, clock: Clock, works: Mapping[OrchestrationKind, Work[Any]]) -> None:
         super().__init__(name="orchestrator", daemon=True)
         self._store = store
         self._clock = clock

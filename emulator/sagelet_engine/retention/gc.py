@@ -53,6 +53,8 @@ class Collected:
     environment_bytes: int = 0
     #: Why something could not be removed, for people.
     stays: tuple[str, ...] = ()
+    #: Number of tuning jobs that were forgotten.
+    tuning_jobs: int = 0
 
 
 class Collector:
@@ -94,7 +96,9 @@ class Collector:
         self._forget_sizes(ended)
         sizes = {job.id: size for job in ended if (size := self._size(job))}
         forgotten = self._before_ms(keep.jobs_seconds)
-        gone = {job.id for job in ended if job.modified_ms <= forgotten}
+        # A tuning job that runs looks at all its training jobs. Their files may go.
+        awaited = self._store.orchestrations.awaited_jobs()
+        gone = {job.id for job in ended if job.modified_ms <= forgotten and job.id not in awaited}
         left = [job for job in ended if job.id not in gone and job.id in sizes]
         files = _too_much(left, sizes, self._before_ms(keep.files_seconds), keep.files_bytes)
         jobs = directories = freed = 0
@@ -109,9 +113,11 @@ class Collector:
                 jobs += job.id in gone
                 directories += job.id in sizes
                 freed += sizes.get(job.id, 0)
+        # After their training jobs, so that a training job that is there has its tuning job.
+        tuning_jobs = self._store.orchestrations.forget_ended(forgotten, dry_run=dry_run)
         environments = self._environments_gone(keep, stays, dry_run=dry_run)
         taken = sum(one.bytes for one in environments)
-        return Collected(jobs, directories, freed, len(environments), taken, tuple(stays))
+        return Collected(jobs, directories, freed, len(environments), taken, tuple(stays), tuning_jobs)
 
     def _environments_gone(self, keep: Keep, stays: list[str], *, dry_run: bool) -> list[Environment]:
         before = self._before_ms(keep.files_seconds)

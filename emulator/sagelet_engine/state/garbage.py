@@ -47,6 +47,7 @@ class Garbage:
     #: Files of the hub that belong to no repository.
     hub_files: int = 0
     hub_bytes: int = 0
+    tuning_jobs: int = 0
 
 
 class Jobs(Protocol):
@@ -84,6 +85,7 @@ def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *
         hosts,
         dropped.files,
         dropped.bytes,
+        done.tuning_jobs,
     )
 
 

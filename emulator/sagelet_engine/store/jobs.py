@@ -25,6 +25,7 @@ from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store import codec
+from sagelet_engine.store import lists as sql_pages
 from sagelet_engine.store import logs as sql_append
 from sagelet_engine.store import logs as sql_lines
 from sagelet_engine.store import logs as sql_logs
@@ -32,9 +33,7 @@ from sagelet_engine.store import logs as sql_merged
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
 from sagelet_engine.store import orchestrations as sql_orchestrations
-from sagelet_engine.store import search as sql_pages
 from sagelet_engine.store import search as sql_search
-from sagelet_engine.store import search as sql_suggest
 from sagelet_engine.store.schema import MIGRATIONS
 
 #: Sorts after every text that continues a prefix, so an index can serve the range.
@@ -73,7 +72,9 @@ class Store(Database):
         self.changes = Changes()
         self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
-        self.orchestrations = sql_orchestrations.Orchestrations(self._rows, self._write, self._note_change)
+        self.orchestrations = sql_orchestrations.Orchestrations(
+            sql_orchestrations.Access(self._rows, self._write, self._note_change, path)
+        )
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS)
 
@@ -160,7 +161,7 @@ class Store(Database):
         rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
         return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
 
-    def search(self, query: JobSearch) -> SearchPage:
+    def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
         """Returns one page of the jobs that satisfy an expression."""
         rows = self._rows(*sql_search.search(query))
         page = rows[: query.limit]
@@ -173,7 +174,7 @@ class Store(Database):
         """Returns the names `HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` of jobs that begin with `beginning`,
         in order.
         """
-        return [row[0] for row in self._rows(*sql_suggest.names(account, region, beginning, limit))]
+        return [row[0] for row in self._rows(*sql_search.names(account, region, beginning, limit))]
 
     def counts(self) -> dict[str, int]:
         """Returns the number of jobs by TrainingJobStatus."""

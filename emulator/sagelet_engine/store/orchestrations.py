@@ -1,21 +1,32 @@
 """SQL of orchestrations: their records, their children, and their statuses that are to be announced."""
 
-import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from enum import Enum
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from sagelet_engine.base.database import DatabaseDamaged
 from sagelet_engine.base.errors import OrchestrationNameInUse, OrchestrationNotFound, SageletError, TooManyTags
-from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.listing import JobPage, JobQuery
-from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus
-from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob
-from sagelet_engine.store import search as sql_pages
+from sagelet_engine.model.orchestration import C, Child, O, Orchestration, OrchestrationKey
+from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
+from sagelet_engine.store import lists as sql_pages
+from sagelet_engine.store import search as sql_search
+from sagelet_engine.store.orchestration_codecs import (
+    CODECS,
+    Codec,
+    decode,
+    decode_as,
+    decode_child,
+    encode,
+    encode_child,
+)
+from sagelet_engine.store.searched import Searched
 
+T = TypeVar("T")
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
@@ -67,89 +78,184 @@ class StaleOrchestration(SageletError):
     """Somebody else changed the orchestration since it was loaded. Load it again and decide anew."""
 
 
+class Access(NamedTuple):
+    """A database: `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
+
+    rows: Rows
+    write: Write
+    noted: Callable[[], None]
+    path: Path
+
+    def decoded(self, decode: Callable[[Any], T], row: Any) -> T:
+        """Returns what a row holds. Raises DatabaseDamaged."""
+        try:
+            return decode(row)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseDamaged(self.path, "the record of an orchestration cannot be read") from error
+
+
 class Orchestrations:
-    """Rows of orchestrations. `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
+    """Rows of orchestrations of all kinds."""
 
-    def __init__(self, rows: Rows, write: Write, noted: Callable[[], None]) -> None:
-        self._rows = rows
-        self._write = write
-        self._noted = noted
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._rows, self._write = access.rows, access.write
 
-    def insert(self, job: TuningJob) -> None:
+    def of(self, codec: Codec[O, C]) -> "Kept[O, C]":
+        """Returns the rows of one kind."""
+        return Kept(self._access, codec)
+
+    def by_id(self, record_id: str) -> Orchestration:
+        """Raises OrchestrationNotFound."""
+        rows = self._rows(f"{_SELECT} WHERE id = ?", (record_id,))
+        if not rows:
+            raise OrchestrationNotFound(record_id)
+        return self._access.decoded(_decode, rows[0])
+
+    def unfinished(self) -> list[Orchestration]:
+        """Returns every orchestration that has not ended, of all accounts and regions, the oldest first."""
+        rows = self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+        return [self._access.decoded(_decode, row) for row in rows]
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Returns the number of orchestrations by kind and status."""
+        select = "SELECT kind, status, count(*) FROM orchestrations GROUP BY kind, status"
+        return {(kind, status): number for kind, status, number in self._rows(select, ())}
+
+    def awaited_jobs(self) -> set[str]:
+        """Returns the ids of the jobs that unfinished orchestrations have made: they look at these."""
+        select = (
+            "SELECT json_extract(c.record, '$.job_id') FROM orchestration_children AS c"
+            " JOIN orchestrations AS o ON o.id = c.orchestration_id WHERE o.terminal = 0"
+        )
+        return {job_id for (job_id,) in self._rows(select, ()) if job_id is not None}
+
+    def forget_ended(self, before_ms: int, *, dry_run: bool = False) -> int:
+        """Forgets orchestrations that ended, or were last changed, at this time or earlier. Returns their number."""
+        where = "FROM orchestrations WHERE terminal = 1 AND modified_ms <= ?"
+        if dry_run:
+            return int(self._rows(f"SELECT count(*) {where}", (before_ms,))[0][0])
+        with self._write() as db:
+            return db.execute(f"DELETE {where}", (before_ms,)).rowcount
+
+    def broken_records(self) -> list[tuple[str, str]]:
+        """Returns the ids of orchestrations that cannot be read with their children, and why."""
+        found = []
+        children = "SELECT record FROM orchestration_children WHERE orchestration_id = ?"
+        for (record_id,) in self._rows("SELECT id FROM orchestrations ORDER BY rowid", ()):
+            try:
+                kind = self.by_id(record_id).key.kind
+                for (text,) in self._rows(children, (record_id,)):
+                    self._access.decoded(partial(decode_child, CODECS[kind]), text)
+            except DatabaseDamaged as error:
+                found.append((record_id, str(error.__cause__)))
+        return found
+
+    def drop_record(self, record_id: str) -> None:
+        """Forgets an orchestration, whatever its record holds."""
+        with self._write() as db:
+            db.execute("DELETE FROM orchestrations WHERE id = ?", (record_id,))
+
+    def noted_statuses(self, limit: int) -> list[tuple[int, Orchestration]]:
+        """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
+        return [(row[0], self._access.decoded(_decode, row[1:])) for row in self._rows(_OLDEST, (limit,))]
+
+    def drop_noted_statuses(self, last: int) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM noted_orchestrations WHERE seq <= ?", (last,))
+
+
+class Kept(Generic[O, C]):
+    """Rows of one kind of orchestrations, and of their children."""
+
+    def __init__(self, access: Access, codec: Codec[O, C]) -> None:
+        self._access = access
+        self._rows, self._write, self._noted = access.rows, access.write, access.noted
+        self._codec = codec
+
+    def insert(self, record: O) -> None:
         """Makes a new record durable. Raises OrchestrationNameInUse."""
-        key = job.key
+        key = record.key
         with self._write() as db:
             try:
                 db.execute(
                     "INSERT INTO orchestrations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        job.id, key.kind.value, key.account, key.region, key.name, key.arn, job.status.value,
-                        job.created_ms, job.modified_ms, int(job.terminal), job.version, encode(job),
+                        record.id, key.kind.value, key.account, key.region, key.name, key.arn, record.status.value,
+                        record.created_ms, record.modified_ms, int(record.terminal), record.version, encode(record),
                     ),
                 )  # fmt: skip
             except sqlite3.IntegrityError as error:
                 raise OrchestrationNameInUse(key.arn) from error
-            _put_tags(db, job.id, job.tags)
+            _put_tags(db, record.id, record.tags)
         self._noted()
 
-    def update(self, job: TuningJob, changed: Sequence[Trial] = (), removed: Sequence[Trial] = ()) -> TuningJob:
+    def update(self, record: O, changed: Sequence[Child] = (), removed: Sequence[Child] = ()) -> O:
         """Replaces the record and these children, all or nothing. Returns the record with its new version.
 
         Raises StaleOrchestration if somebody else has changed the record since it was loaded.
         """
         with self._write() as db:
-            row = (job.status.value, job.modified_ms, int(job.terminal), encode(job), job.id, job.version)
+            row = (record.status.value, record.modified_ms, int(record.terminal), encode(record))
             if not db.execute(
                 "UPDATE orchestrations SET status = ?, modified_ms = ?, terminal = ?, record = ?,"
                 " version = version + 1 WHERE id = ? AND version = ?",
-                row,
+                (*row, record.id, record.version),
             ).rowcount:
-                raise StaleOrchestration(job.key.name)
-            db.executemany(_PUT_CHILD, [(job.id, one.ordinal, _json(one)) for one in changed])
+                raise StaleOrchestration(record.key.name)
+            db.executemany(_PUT_CHILD, [(record.id, one.ordinal, encode_child(one)) for one in changed])
             db.executemany(
                 "DELETE FROM orchestration_children WHERE orchestration_id = ? AND ordinal = ?",
-                [(job.id, one.ordinal) for one in removed],
+                [(record.id, one.ordinal) for one in removed],
             )
         self._noted()
-        return replace(job, version=job.version + 1)
+        return replace(record, version=record.version + 1)
 
-    def delete(self, job: TuningJob) -> None:
+    def delete(self, record: O) -> None:
         """Forgets a record with its children. Raises StaleOrchestration."""
         with self._write() as db:
-            which = (job.id, job.version)
+            which = (record.id, record.version)
             if not db.execute("DELETE FROM orchestrations WHERE id = ? AND version = ?", which).rowcount:
-                raise StaleOrchestration(job.key.name)
+                raise StaleOrchestration(record.key.name)
         self._noted()
 
-    def get(self, key: OrchestrationKey) -> TuningJob:
+    def get(self, key: OrchestrationKey) -> O:
         """Raises OrchestrationNotFound."""
-        return self._one("arn = ?", key.arn)
+        rows = self._select("WHERE arn = ?", key.arn)
+        if not rows:
+            raise OrchestrationNotFound(key.arn)
+        return rows[0]
 
-    def by_id(self, record_id: str) -> TuningJob:
-        """Raises OrchestrationNotFound."""
-        return self._one("id = ?", record_id)
-
-    def unfinished(self) -> list[TuningJob]:
-        """Returns every orchestration that has not ended, of all accounts and regions, the oldest first."""
-        return [decode(*row) for row in self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())]
-
-    def every(self, account: str, region: str, kind: OrchestrationKind) -> list[TuningJob]:
-        """Returns all of one kind, the oldest first."""
+    def every(self, account: str, region: str) -> list[O]:
+        """Returns all of an account in a region, the oldest first."""
         where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, id"
-        return [decode(*row) for row in self._rows(f"{_SELECT} {where}", (kind.value, account, region))]
+        return self._select(where, self._codec.kind.value, account, region)
 
-    def page(self, query: JobQuery, kind: OrchestrationKind) -> JobPage[TuningJob]:
+    def page(self, query: JobQuery) -> JobPage[O]:
         """Returns one page: filtered, then sorted, then cut."""
         clauses, parameters = sql_pages.page(query)
-        rows = self._rows(f"{_SELECT} {clauses.replace('WHERE', 'WHERE kind = ? AND', 1)}", (kind.value, *parameters))
-        return sql_pages.cut([decode(*row) for row in rows], query)
+        own = clauses.replace("WHERE", "WHERE kind = ? AND", 1)
+        return sql_pages.cut(self._select(own, self._codec.kind.value, *parameters), query)
 
-    def children(self, record_id: str) -> list[Trial]:
+    def search(self, query: JobSearch, searched: Searched) -> SearchPage[O]:
+        """Returns one page of the records that satisfy an expression."""
+        rows = self._rows(*sql_search.search(query, searched))
+        page = rows[: query.limit]
+        marks = ", ".join("?" * len(page))
+        found = {one.id: one for one in self._select(f"WHERE id IN ({marks})", *(row[0] for row in page))}
+        more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
+        total = rows[0][2] if rows else self._rows(*sql_search.count(query, searched))[0][0]
+        return SearchPage([found[row[0]] for row in page if row[0] in found], total, more)
+
+    def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
-        return [_trial(json.loads(text)) for (text,) in self._rows(select, (record_id,))]
+        decode_one = partial(decode_child, self._codec)
+        return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
 
-    # --- tags and notes ---------------------------------------------------------------------------------------
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""
+        return [row[0] for row in self._rows(*sql_search.tuning_names(account, region, beginning, limit))]
 
     def put_tags(self, record_id: str, tags: Mapping[str, str], limit: int) -> None:
         """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, OrchestrationNotFound."""
@@ -169,19 +275,13 @@ class Orchestrations:
                 [(record_id, key) for key in keys],
             )
 
-    def noted_statuses(self, limit: int) -> list[tuple[int, TuningJob]]:
-        """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
-        return [(row[0], decode(*row[1:])) for row in self._rows(_OLDEST, (limit,))]
+    def _select(self, clauses: str, *parameters: Any) -> list[O]:
+        rows = self._rows(f"{_SELECT} {clauses}", parameters)
+        return [self._access.decoded(lambda row: decode_as(self._codec, *row), row) for row in rows]
 
-    def drop_noted_statuses(self, last: int) -> None:
-        with self._write() as db:
-            db.execute("DELETE FROM noted_orchestrations WHERE seq <= ?", (last,))
 
-    def _one(self, condition: str, value: str) -> TuningJob:
-        rows = self._rows(f"{_SELECT} WHERE {condition}", (value,))
-        if not rows:
-            raise OrchestrationNotFound(value)
-        return decode(*rows[0])
+def _decode(row: tuple[str, int, str]) -> Orchestration:
+    return decode(*row)
 
 
 def _put_tags(db: sqlite3.Connection, record_id: str, tags: Mapping[str, str]) -> None:
@@ -190,36 +290,3 @@ def _put_tags(db: sqlite3.Connection, record_id: str, tags: Mapping[str, str]) -
         " ON CONFLICT (orchestration_id, key) DO UPDATE SET value = excluded.value",
         [(record_id, key, value) for key, value in tags.items()],
     )
-
-
-# --- records as JSON --------------------------------------------------------------------------------------------------
-
-#: Columns and tables of their own have these; `spec` is read from the request.
-_LEFT_OUT = ("version", "tags", "spec")
-
-
-def encode(job: TuningJob) -> str:
-    return _json({name: value for name, value in vars(job).items() if name not in _LEFT_OUT})
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), default=_plain)
-
-
-def _plain(value: object) -> object:
-    return value.value if isinstance(value, Enum) else vars(value)
-
-
-def decode(text: str, version: int, tags: str) -> TuningJob:
-    fields: JsonObject = json.loads(text)
-    fields["key"] = OrchestrationKey(**{**fields["key"], "kind": OrchestrationKind(fields["key"]["kind"])})
-    fields["status"] = OrchestrationStatus(fields["status"])
-    fields["counters"] = Counters(**fields["counters"])
-    fields["best"] = _trial(fields["best"]) if fields["best"] else None
-    fields["ending"] = Ending(fields["ending"]) if fields["ending"] else None
-    return TuningJob(**fields, version=version, tags=json.loads(tags))
-
-
-def _trial(fields: JsonObject) -> Trial:
-    status = JobStatus(fields["status"]) if fields["status"] else None
-    return Trial(**{**fields, "state": TrialState(fields["state"]), "status": status})

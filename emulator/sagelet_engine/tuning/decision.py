@@ -11,6 +11,7 @@ from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, Tun
 from sagelet_engine.tuning.strategies import strategy
 from sagelet_engine.tuning.strategies.space import space_of
 from sagelet_engine.tuning.strategies.strategy import PastTrial, Settings
+from sagelet_engine.tuning.warm_start import past_trials
 
 #: If none of so many trials has succeeded, AWS gives up (its text "No training job succeeded after 5 attempts").
 HOPELESS_TRIALS = 5
@@ -48,6 +49,7 @@ def seen(trial: Trial, job: TrainingJob | None, objective: float | None) -> Tria
         failure_reason=job.failure_reason,
         objective=objective,
         internal=reason.startswith("InternalServerError"),
+        billable_seconds=job.billable_seconds,
     )
 
 
@@ -159,7 +161,7 @@ def _new_trials(job: TuningJob, trials: Sequence[Trial]) -> list[Trial]:
 def _propose(job: TuningJob, definition: str, trials: Sequence[Trial]) -> Mapping[str, str] | None:
     spec, one = job.spec, job.spec.definition(definition)
     settings = Settings(one.objective.maximize, spec.strategy_config, spec.max_trials)
-    past = [
+    past = past_trials(job, definition) + [
         PastTrial(trial.values, trial.ended, trial.objective if trial.succeeded else None)
         for trial in trials
         if trial.definition == definition

@@ -13,6 +13,7 @@ from sagelet_engine.model.job import JobKey, JobStatus, Parent
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TrialState, TuningJob, child_key
 from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.orchestration_codecs import TUNING
 from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.tuning.children import child_request
 from sagelet_engine.tuning.decision import decide, seen, winds_down
@@ -33,18 +34,19 @@ class TuningWork:
 
     def __init__(self, store: Store, clock: Clock, create: CreateJob, stop: Callable[[JobKey], None]) -> None:
         self._store = store
+        self._kept = store.orchestrations.of(TUNING)
         self._clock = clock
         self._create = create
         self._stop = stop
 
     def step(self, record: TuningJob) -> float | None:
-        before = self._store.orchestrations.children(record.id)
+        before = self._kept.children(record.id)
         jobs = self._store.by_ids([one.job_id for one in before if not one.ended])
         trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
         decision = decide(record, before, trials, self._clock.now_ms())
         if decision.changed or decision.removed or decision.job != record:
             failpoint(Failpoint.BEFORE_DECISION)
-            record = self._store.orchestrations.update(decision.job, decision.changed, decision.removed)
+            record = self._kept.update(decision.job, decision.changed, decision.removed)
             failpoint(Failpoint.AFTER_DECISION)
         if record.terminal:
             return None
@@ -84,7 +86,7 @@ class TuningWork:
             # Somebody else's job has the name.
             reason = aws_texts.name_taken(error.arn)
             ended = replace(trial, state=TrialState.ENDED, status=JobStatus.FAILED, failure_reason=reason)
-            self._store.orchestrations.update(record, [ended])
+            self._kept.update(record, [ended])
             raise StaleOrchestration(record.key.name) from error
         failpoint(Failpoint.AFTER_CHILD)
 

@@ -69,6 +69,7 @@ def fill_orchestrations(store: Store) -> None:
     from sagelet_engine.model.job import JobStatus
     from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
     from sagelet_engine.model.tuning import TrialState, TuningJob, trial_of
+    from sagelet_engine.store.orchestration_codecs import TUNING
 
     for account, region in ACCOUNTS.items():
         key = OrchestrationKey(account, region, "Tune", OrchestrationKind.TUNING)
@@ -83,10 +84,11 @@ def fill_orchestrations(store: Store) -> None:
             "TrainingJobDefinition": {**request("x"), "StaticHyperParameters": {"epochs": "3"}},
         }
         job = TuningJob(key, account.ljust(32, "0"), body, T0, T0, tags={"k": "tune"})
-        store.orchestrations.insert(job)
+        kept = store.orchestrations.of(TUNING)
+        kept.insert(job)
         first, second = (trial_of(job, ordinal, "", {"n": str(ordinal)}) for ordinal in (1, 2))
         ended = replace(first, state=TrialState.ENDED, status=JobStatus.COMPLETED, objective=0.5, end_ms=T0 + 9_000)
-        store.orchestrations.update(replace(job, best=ended, modified_ms=T0 + 9_000), [ended, second])
+        kept.update(replace(job, best=ended, modified_ms=T0 + 9_000), [ended, second])
 
 
 def fill_objects(root: Path) -> Path:

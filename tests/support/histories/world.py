@@ -12,9 +12,9 @@ from sagelet_engine import engine as engine_module
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.owner import lock_directory
 from support.histories import database, files, threads
@@ -69,8 +69,8 @@ class Statuses:
         self._schedule = schedule
         self.announced: list[tuple[str, int]] = []
 
-    def announce(self, job: TrainingJob | TuningJob) -> None:
-        assert isinstance(job, TrainingJob), "no history has a tuning job"
+    def announce(self, job: TrainingJob | Orchestration) -> None:
+        assert isinstance(job, TrainingJob), "no history has an orchestration"
         self._schedule.step()
         if self._schedule.point("a slow sink", 0.1):
             self._schedule.sleep(self._schedule.random.random() * 3)

@@ -3,18 +3,19 @@
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import training_job_api
-from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
 from sagelet_engine.model.tuning import trial_of
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.tuning import METRICS, RANGES, definition, tuning_request
+from support.tuning_world import create, described, end, listed, refused, running, status
 from support.world import request, until
 
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:hyper-parameter-tuning-job/"
@@ -27,62 +28,6 @@ def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
     with ApiWorld(tmp_path, bridge) as running:
         running.objects.put("b", "k", b"1")
         yield running
-
-
-def create(world: ApiWorld, name: str = "Tune", *, tags: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
-    body = tuning_request(name, **given)
-    if tags:
-        body["Tags"] = [{"Key": tag, "Value": value} for tag, value in tags.items()]
-    answer: dict[str, Any] = world.sagemaker.create_hyper_parameter_tuning_job(**body)
-    return answer
-
-
-def described(world: ApiWorld, name: str = "Tune") -> dict[str, Any]:
-    answer: dict[str, Any] = world.sagemaker.describe_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
-    return answer
-
-
-def listed(world: ApiWorld, name: str = "Tune", **asked: Any) -> list[dict[str, Any]]:
-    pages = world.sagemaker.get_paginator("list_training_jobs_for_hyper_parameter_tuning_job")
-    found = pages.paginate(HyperParameterTuningJobName=name, **asked)
-    return [one for page in found for one in page["TrainingJobSummaries"]]
-
-
-def running(world: ApiWorld, count: int, name: str = "Tune") -> list[str]:
-    """Waits until so many training jobs run. Returns their names."""
-
-    def names() -> list[str]:
-        return [one["TrainingJobName"] for one in listed(world, name, StatusEquals="InProgress")]
-
-    until(lambda: len(names()) == count)
-    return names()
-
-
-def end(world: ApiWorld, job: str, loss: float | None, code: int = 0) -> None:
-    """Ends a training job, and waits until its tuning job knows."""
-    host = world.host(job)
-    until(lambda: world.job(job).launched)
-    if loss is not None:
-        host.say("loss=9", f"loss={loss}")
-    host.end(code)
-    tuning = job.rpartition("-")[0].rpartition("-")[0]
-    until(
-        lambda: any(
-            one["TrainingJobName"] == job and one["ObjectiveStatus"] != "Pending" for one in listed(world, tuning)
-        )
-    )
-
-
-def status(world: ApiWorld, name: str = "Tune") -> str:
-    found: str = described(world, name)["HyperParameterTuningJobStatus"]
-    return found
-
-
-def refused(call: Any, **parameters: Any) -> tuple[str, str]:
-    with pytest.raises(ClientError) as caught:
-        call(**parameters)
-    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
-    return caught.value.response["Error"]["Code"], caught.value.response["Error"]["Message"]
 
 
 # --- the life of a tuning job -----------------------------------------------------------------------------------------
@@ -213,6 +158,22 @@ def test_all_training_jobs_failed(world: ApiWorld) -> None:
     assert described(world)["FailureReason"].startswith("No training job succeeded after 2 attempts.")
 
 
+def test_the_bill_is_the_sum_of_the_training_jobs(world: ApiWorld) -> None:
+    create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1})
+    for _ in range(2):
+        (name,) = running(world, 1)
+        until(lambda name=name: world.job(name).secondary.value == "Training")
+        world.clock.turn(1800)
+        end(world, name, 0.5)
+    until(lambda: status(world) == "Completed")
+    found = json.loads(world.page("/_sagelet/tuning/Tune/bill").data)
+    children = [world.sagemaker.describe_training_job(TrainingJobName=one["TrainingJobName"]) for one in listed(world)]
+    assert found["seconds"] == sum(one["BillableTimeInSeconds"] for one in children) >= 3600
+    assert found["usd"] == pytest.approx(found["seconds"] / 3600 * 0.115)
+    assert (found["training_jobs"], found["running"]) == (2, False)
+    assert described(world)["ConsumedResources"]["RuntimeInSeconds"] >= 3600
+
+
 def test_a_grid_has_each_point_once(world: ApiWorld) -> None:
     create(world, Strategy="Grid", ParameterRanges=GRID, ResourceLimits={"MaxParallelTrainingJobs": 4})
     for name in running(world, 4):
@@ -284,11 +245,20 @@ def test_tuning_jobs_are_listed_filtered_and_cut(world: ApiWorld) -> None:
             one["HyperParameterTuningJobName"] for page in pages for one in page["HyperParameterTuningJobSummaries"]
         ]
 
-    assert names() == ["b-one", "a-two", "c-two"]
+    assert names() == ["a-two", "b-one", "c-two"]
+    assert names(SortBy="CreationTime") == ["b-one", "a-two", "c-two"]
+    assert names(SortBy="Status")[2] == "a-two"
     assert names(SortBy="Name", SortOrder="Descending") == ["c-two", "b-one", "a-two"]
     assert names(NameContains="TWO") == ["a-two", "c-two"]
     assert names(StatusEquals="InProgress") == ["b-one", "c-two"]
     assert names(StatusEquals="DeleteFailed") == []
+    made = {name: described(world, name)["CreationTime"] for name in ("a-two", "b-one")}
+    assert names(CreationTimeAfter=made["b-one"]) == ["a-two", "c-two"]
+    assert names(CreationTimeBefore=made["a-two"]) == ["b-one"]
+    day = timedelta(days=1)
+    assert names(LastModifiedTimeAfter=made["b-one"] - day, LastModifiedTimeBefore=made["b-one"] + day) == names()
+    assert names(LastModifiedTimeAfter=made["b-one"] + day) == []
+    assert names(LastModifiedTimeBefore=made["b-one"] - day) == []
 
 
 def test_tags(world: ApiWorld) -> None:
@@ -362,9 +332,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "HyperParameterTuningJobConfig.StrategyConfig.*": {
         "StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 9}}
     },
-    "HyperParameterTuningJobConfig.ParameterRanges.AutoParameters.*": {
-        "ParameterRanges": {**RANGES, "AutoParameters": [{"Name": "a", "ValueHint": "1"}]}
-    },
     "HyperParameterTuningJobConfig.TrainingJobEarlyStoppingType=Auto": {"TrainingJobEarlyStoppingType": "Auto"},
     "HyperParameterTuningJobConfig.TuningJobCompletionCriteria.ConvergenceDetected.CompleteOnConvergence=Enabled": {
         "TuningJobCompletionCriteria": {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
@@ -372,17 +339,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "TrainingJobDefinition.AlgorithmSpecification.AlgorithmName": {
         "job": definition(AlgorithmSpecification={"AlgorithmName": "xgboost", "TrainingInputMode": "File"})
     },
-    "WarmStartConfig.*": {},
-    "Autotune.*": {},
-}
-BESIDE: dict[str, dict[str, Any]] = {
-    "WarmStartConfig.*": {
-        "WarmStartConfig": {
-            "ParentHyperParameterTuningJobs": [{"HyperParameterTuningJobName": "p"}],
-            "WarmStartType": "TransferLearning",
-        }
-    },
-    "Autotune.*": {"Autotune": {"Mode": "Enabled"}},
 }
 
 
@@ -393,7 +349,7 @@ def test_every_refused_entry_is_tried() -> None:
 @pytest.mark.parametrize("path", REFUSED)
 def test_a_refused_member_gets_the_error_of_the_table(world: ApiWorld, path: str) -> None:
     error, text, _ = REFUSED_ROWS[path]
-    body = {**tuning_request("Tune", **REFUSED[path]), **BESIDE.get(path, {})}
+    body = tuning_request("Tune", **REFUSED[path])
     code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
     assert code == error
     assert text in said
@@ -417,6 +373,10 @@ EMPTY = {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Pr
         (
             {"ResourceLimits": {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 2}},
             "MaxParallelTrainingJobs 2 must not be greater than MaxNumberOfTrainingJobs 1",
+        ),
+        (
+            {"ParameterRanges": {**RANGES, "AutoParameters": [{"Name": "a", "ValueHint": "1"}]}},
+            "AutoParameters is for Autotune; set Autotune.Mode to Enabled",
         ),
         ({"ParameterRanges": {}}, "At least one hyperparameter must have a range"),
         (

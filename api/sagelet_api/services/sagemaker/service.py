@@ -16,14 +16,13 @@ from sagelet_api.protocol.aws_errors import (
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services.sagemaker import (
+    search,
     training_rules,
-    training_search,
     training_updates,
     training_view,
 )
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
 from sagelet_api.services.sagemaker.training_rules import Images
-from sagelet_api.services.sagemaker.training_search import TrainingSearch
 from sagelet_engine.base.errors import (
     JobNameInUse,
     JobNotDeletable,
@@ -171,9 +170,9 @@ class TrainingJobs:
             "StopTrainingJob": self.stop_training_job,
             "UpdateTrainingJob": self.update_training_job,
             "DeleteTrainingJob": self.delete_training_job,
-            "Search": SharedOperation(TrainingSearch(self._engine).search, training_search.is_ours),
+            "Search": SharedOperation(search.Search(self._engine).search, search.is_ours),
             "GetSearchSuggestions": SharedOperation(
-                SearchSuggestions(self._engine).get_search_suggestions, training_search.is_ours
+                SearchSuggestions(self._engine).get_search_suggestions, search.is_ours
             ),
             "ListTags": SharedOperation(self.list_tags, tagged),
             "AddTags": SharedOperation(self.add_tags, tagged),
@@ -204,9 +203,10 @@ def _tags(job: TrainingJob) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in job.tags.items()]
 
 
-def job_query(context: Context, request: Request) -> JobQuery:
+def job_query(context: Context, request: Request, default: SortBy = SortBy.CREATION_TIME) -> JobQuery:
+    """Returns the query of a list. `default`: the order if the request names none."""
     status = request.get("StatusEquals")
-    sort_by = SortBy(request.get("SortBy", "CreationTime"))
+    sort_by = SortBy(request.get("SortBy", default))
     unknown = status is not None and status not in {known.value for known in JobStatus}
     pool = request.get("WarmPoolStatusEquals")
     if unknown:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker import training_view, tuning_view
 from sagelet_engine.model.job import Transition
+from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import TuningJob
 
@@ -36,8 +37,14 @@ class StateEvents:
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
 
-    def announce(self, job: TrainingJob | TuningJob) -> None:
-        event = state_change(job) if isinstance(job, TrainingJob) else tuning_state_change(job)
+    def announce(self, job: TrainingJob | Orchestration) -> None:
+        if isinstance(job, TrainingJob):
+            event = state_change(job)
+        elif isinstance(job, TuningJob):
+            event = tuning_state_change(job)
+        else:
+            # No other kind has events.
+            return
         self._bus.put_event(job.key.account, job.key.region, event)
 
 
@@ -51,7 +58,7 @@ def tuning_state_change(job: TuningJob) -> Output:
     return _event(job, f"{job.id} {job.status.value}", TUNING_DETAIL_TYPE, job.modified_ms, _tuning_detail(job))
 
 
-def _event(job: TrainingJob | TuningJob, identity: str, detail_type: str, time_ms: int, detail: Output) -> Output:
+def _event(job: TrainingJob | Orchestration, identity: str, detail_type: str, time_ms: int, detail: Output) -> Output:
     return {
         "version": "0",
         "id": str(uuid.uuid5(_NAMESPACE, identity)),

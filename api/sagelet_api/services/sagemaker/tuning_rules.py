@@ -10,6 +10,7 @@ from sagelet_api.protocol.aws_errors import ValidationException
 from sagelet_api.protocol.members import Request
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.tuning import Definition, TuningSpec
+from sagelet_engine.tuning import autotune
 from sagelet_engine.tuning.children import request_of
 from sagelet_engine.tuning.strategies import StrategyUnavailable, grid, strategy
 from sagelet_engine.tuning.strategies.space import InvalidRange, Space, space_of
@@ -41,6 +42,11 @@ def check(request: Request, check_child: Callable[[Request], None]) -> None:
         check_child(request_of(one, _LONGEST_NAME, space.values([0.5] * len(space.parameters))))
 
 
+def settled(request: Request) -> Request:
+    """Returns the request with the settings that Autotune chooses, among those that sagelet has."""
+    return autotune.settled(request, lambda chosen: not any(_unsupported(chosen)))
+
+
 def _unsupported(request: Request) -> Iterator[str]:
     """Yields problems of members that sagelet does not have as yet. If they were ignored, it would be another job."""
     config = request["HyperParameterTuningJobConfig"]
@@ -48,10 +54,6 @@ def _unsupported(request: Request) -> Iterator[str]:
         strategy(config["Strategy"])
     except StrategyUnavailable as error:
         yield str(error)
-    if "WarmStartConfig" in request:
-        yield "WarmStartConfig is not supported by sagelet as yet; leave it out"
-    if "Autotune" in request:
-        yield "Autotune is not supported by sagelet as yet; give ParameterRanges"
     if "HyperbandStrategyConfig" in config.get("StrategyConfig", {}):
         yield f"HyperbandStrategyConfig is for the strategy Hyperband, not {config['Strategy']}"
     if config.get("TrainingJobEarlyStoppingType", "Off") != "Off":
@@ -115,7 +117,7 @@ def _definition_problems(one: Definition) -> Iterator[str]:
     ]:
         yield aws_texts.NO_OBJECTIVE_METRIC
     if one.ranges.get("AutoParameters"):
-        yield "AutoParameters is not supported by sagelet as yet; give each hyperparameter a range"
+        yield "AutoParameters is for Autotune; set Autotune.Mode to Enabled, or give each hyperparameter a range"
     if ("ResourceConfig" in given) == ("HyperParameterTuningResourceConfig" in given):
         yield "A training job definition needs exactly one of ResourceConfig and HyperParameterTuningResourceConfig"
     tuning = given.get("HyperParameterTuningResourceConfig", {})
@@ -133,7 +135,10 @@ def _space(one: Definition) -> Space:
         raise ValidationException(str(error)) from error
     names = {parameter.name for parameter in space.parameters}
     if not names:
-        raise ValidationException("At least one hyperparameter must have a range")
+        raise ValidationException(
+            "At least one hyperparameter must have a range. Autotune gives one to those of AutoParameters whose "
+            "ValueHint is a number greater than 0"
+        )
     if len(names) > MAX_TUNED:
         raise ValidationException(f"A training job definition can tune up to {MAX_TUNED} hyperparameters")
     if both := sorted(names & one.request.get("StaticHyperParameters", {}).keys()):

@@ -14,6 +14,7 @@ from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services.sagemaker import training_rules, tuning_rules, tuning_view
 from sagelet_api.services.sagemaker.service import MAX_TAGS, job_query, next_token
+from sagelet_api.services.sagemaker.warm_start_rules import warm_start
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNameInUse,
@@ -24,6 +25,7 @@ from sagelet_engine.base.errors import (
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.listing import SortBy
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
@@ -43,11 +45,13 @@ class TuningJobs:
         key = _key(context, request["HyperParameterTuningJobName"])
         child = JobKey(key.account, key.region, key.name)
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        request = tuning_rules.settled(request)
         tuning_rules.check(request, lambda body: self._check_job(child, body))
         self._check_tags(request.get("Tags", []), request)
+        warm = warm_start(request, lambda name: self._engine.orchestrations.parent(_key(context, name)))
         body = {name: value for name, value in request.items() if name != "Tags"}
         try:
-            job = self._engine.orchestrations.create(key, body, tags)
+            job = self._engine.orchestrations.create(key, body, tags, warm)
         except OrchestrationNameInUse as error:
             raise ResourceInUse(aws_texts.tuning_name_taken(error.arn)) from error
         return {"HyperParameterTuningJobArn": job.key.arn}
@@ -57,7 +61,8 @@ class TuningJobs:
         return tuning_view.describe(job, self._engine.now_ms())
 
     def list(self, context: Context, request: Request) -> Output:
-        page = self._engine.orchestrations.page(job_query(context, request))
+        """Lists tuning jobs. The defaults are those of the model's documentation: by name, ascending."""
+        page = self._engine.orchestrations.page(job_query(context, request, SortBy.NAME))
         answer: Output = {"HyperParameterTuningJobSummaries": [tuning_view.summary(job) for job in page.jobs]}
         if page.next is not None:
             answer["NextToken"] = next_token(request, page.next)

@@ -7,13 +7,13 @@ from sagelet_engine.model.tuning import Trial, TuningJob, child_key
 from sagelet_engine.tuning.children import resources, static_parameters
 
 #: Members of the request that Describe shows as they came.
-_ECHOED = ("HyperParameterTuningJobName", "HyperParameterTuningJobConfig")
+_ECHOED = ("HyperParameterTuningJobName", "HyperParameterTuningJobConfig", "WarmStartConfig", "Autotune")
 
 
 def describe(job: TuningJob, now_ms: int) -> Output:
     """Returns the answer of DescribeHyperParameterTuningJob."""
     answer: Output = {
-        **{name: job.request[name] for name in _ECHOED},
+        **{name: job.request[name] for name in _ECHOED if name in job.request},
         **_definitions(job),
         "HyperParameterTuningJobArn": job.key.arn,
         **_common(job),
@@ -22,8 +22,13 @@ def describe(job: TuningJob, now_ms: int) -> Output:
         "ConsumedResources": {"RuntimeInSeconds": ((job.ended_ms or now_ms) - job.created_ms) // 1000},
         "TuningJobCompletionDetails": {"NumberOfTrainingJobsObjectiveNotImproving": job.not_improving},
     }
+    if job.converged_ms is not None:
+        answer["TuningJobCompletionDetails"]["ConvergenceDetectedTime"] = seconds(job.converged_ms)
     if job.best is not None:
         answer["BestTrainingJob"] = trial_summary(job, job.best, None)
+    if job.overall_best is not None:
+        trial, tuning_job = job.overall_best
+        answer["OverallBestTrainingJob"] = {**trial_summary(job, trial, None), "TuningJobName": tuning_job}
     if job.failure_reason is not None:
         answer["FailureReason"] = job.failure_reason
     return answer
@@ -51,6 +56,7 @@ def trial_summary(job: TuningJob, trial: Trial, running: TrainingJob | None) -> 
     answer: Output = {
         "TrainingJobName": key.name,
         "TrainingJobArn": key.arn,
+        "TuningJobName": job.key.name,
         # A trial that is decided and not created yet has the time of the decision.
         "CreationTime": seconds(job.modified_ms if created_ms is None else created_ms),
         "TrainingJobStatus": status,

@@ -27,8 +27,16 @@ def set_all_aside(data: Path, report: Report, aside: Aside) -> None:
 
 
 def _check_records(store: Store, report: Report, aside: Aside) -> None:
-    broken = store.broken_records()
-    kept = aside.leave_copy(contents.JOBS_DATABASE) if broken and report.repair else ""
+    broken, orchestrations = store.broken_records(), store.orchestrations.broken_records()
+    kept = aside.leave_copy(contents.JOBS_DATABASE) if (broken or orchestrations) and report.repair else ""
+    for record_id, why in orchestrations:
+        if report.repair:
+            store.orchestrations.drop_record(record_id)
+        report.add(
+            "job", f"the record of tuning job {record_id} cannot be read: {why}",
+            "`sagelet check --repair` forgets the tuning job; its training jobs stay",
+            mended=kept and f"the tuning job is forgotten; the database {kept}",
+        )  # fmt: skip
     for job_id, why in broken:
         if report.repair:
             store.drop_record(job_id)

@@ -1,12 +1,13 @@
-"""Search with Resource=TrainingJob. The expression is typed and checked, the engine searches, and records are the
-answer.
+"""Search with Resource=TrainingJob or HyperParameterTuningJob. The expression is typed and checked, the engine
+searches, and records are the answer.
 
 The rules are in the service model's documentation (shapes Filter, NestedFilters, SearchExpression).
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from sagelet_api.protocol import page_tokens
@@ -14,13 +15,14 @@ from sagelet_api.protocol.aws_errors import ValidationException
 from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import rule_book
-from sagelet_api.services.sagemaker import training_view
-from sagelet_api.services.sagemaker.search_properties import members, resolve, resolve_list, within
+from sagelet_api.services.sagemaker import training_view, tuning_view
+from sagelet_api.services.sagemaker.search_properties import TRAINING_JOBS, TUNING_JOBS, Properties
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.search import (
     AnyItem,
     Condition,
+    Found,
     Group,
     JobSearch,
     Kind,
@@ -28,10 +30,14 @@ from sagelet_engine.model.search import (
     Property,
     Scalar,
     SearchCursor,
+    SearchPage,
     Term,
 )
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 
+#: The resources that sagelet searches.
+OURS = {"TrainingJob": TRAINING_JOBS, "HyperParameterTuningJob": TUNING_JOBS}
 #: Conditions and expressions in one request (shape SearchRequest).
 MAX_PARTS = 50
 _ORDERINGS = (
@@ -55,23 +61,37 @@ _ALLOWED = {
 
 
 def is_ours(_context: Context, parameters: Parameters) -> bool:
-    """True if the resource is a training job. moto has the other resources of the model; a resource of neither is
-    refused here.
+    """True if the resource is a training job or a tuning job. moto has the other resources of the model; a resource of
+    neither is refused here.
     """
     resource = parameters.get("Resource")
-    return resource == "TrainingJob" or resource not in rule_book("sagemaker").shape("ResourceType").enum
+    return resource in OURS or resource not in rule_book("sagemaker").shape("ResourceType").enum
 
 
-class TrainingSearch:
+class Search:
+    """The handler of Search."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def search(self, context: Context, request: Request) -> Output:
         if request.get("CrossAccountFilterOption") == "CrossAccount":
-            return _answer([], 0)  # Nobody shares training jobs with this account.
-        query = job_search(context, request)
-        page = self._engine.jobs.search(query)
-        records = [{"TrainingJob": self._record(job)} for job in page.jobs]
+            return _answer([], 0)  # Nobody shares jobs with this account.
+        resource = request["Resource"]
+        query = job_search(context, request, OURS[resource])
+        if resource == "TrainingJob":
+            return self._page(request, self._engine.jobs.search(query), self._training_job)
+        return self._page(request, self._engine.orchestrations.search(query), self._tuning_job)
+
+    def _page(self, request: Request, page: SearchPage[Found], record: Callable[[Found], Output]) -> Output:
+        members = OURS[request["Resource"]].members
+        records = []
+        for job in page.jobs:
+            # What the Describe call shows, without the members that Search does not have, and the tags.
+            shown = {name: value for name, value in record(job).items() if name in members}
+            if job.tags:
+                shown["Tags"] = [{"Key": key, "Value": value} for key, value in job.tags.items()]
+            records.append({request["Resource"]: shown})
         answer = _answer(records, page.total)
         if page.next is not None:
             answer["NextToken"] = page_tokens.encode(
@@ -79,28 +99,28 @@ class TrainingSearch:
             )
         return answer
 
-    def _record(self, job: TrainingJob) -> Output:
-        """Returns the shape TrainingJob: what DescribeTrainingJob shows, without its newest members, and the tags."""
-        shown = training_view.describe(job, self._engine.metrics.final(job))
-        record = {name: value for name, value in shown.items() if name in members()}
-        if job.tags:
-            record["Tags"] = [{"Key": key, "Value": value} for key, value in job.tags.items()]
-        return record
+    def _training_job(self, job: TrainingJob) -> Output:
+        return training_view.describe(job, self._engine.metrics.final(job))
+
+    def _tuning_job(self, job: TuningJob) -> Output:
+        return tuning_view.describe(job, self._engine.now_ms())
 
 
 def _answer(records: list[Output], total: int) -> Output:
     return {"Results": records, "TotalHits": {"Value": total, "Relation": "EqualTo"}}
 
 
-def job_search(context: Context, request: Request) -> JobSearch:
+def job_search(context: Context, request: Request, properties: Properties = TRAINING_JOBS) -> JobSearch:
+    """Returns a search for records with these properties. Raises ValidationException."""
+    parse = _Parser(properties)
     expression = request.get("SearchExpression")
     if expression is not None:
         _check_limits(expression)
-    visible = [_condition({"Name": one["Key"], "Value": one.get("Value", "")}) for one in _visibility(request)]
-    where = Group((*visible, *([] if expression is None else [_group(expression)])))
-    sort_by = resolve(request.get("SortBy", "LastModifiedTime"))
+    visible = [parse.condition({"Name": one["Key"], "Value": one.get("Value", "")}) for one in _visibility(request)]
+    where = Group((*visible, *([] if expression is None else [parse.group(expression)])))
+    sort_by = properties.resolve(request.get("SortBy", "LastModifiedTime"))
     if len(sort_by.segments) > 1 or sort_by.kind is Kind.GROUP:
-        raise ValidationException(f"SortBy {request['SortBy']} is not a single value of a training job")
+        raise ValidationException(f"SortBy {request['SortBy']} is not a single value of a {properties.noun}")
     return JobSearch(
         context.account,
         context.region,
@@ -138,24 +158,31 @@ def _parts(expression: Request) -> Iterator[Request]:
         yield from _parts(inner)
 
 
-def _group(expression: Request) -> Group:
-    terms: tuple[Term, ...] = (
-        *(_condition(one) for one in expression.get("Filters", [])),
-        *(_any_item(one) for one in expression.get("NestedFilters", [])),
-        *(_group(one) for one in expression.get("SubExpressions", [])),
-    )
-    if not terms:
-        raise ValidationException("A SearchExpression must have at least one subexpression, filter, or nested filter")
-    return Group(terms, every=expression.get("Operator", "And") == "And")
+@dataclass(frozen=True)
+class _Parser:
+    """Reads expressions about records with these properties."""
 
+    properties: Properties
 
-def _any_item(nested: Request) -> AnyItem:
-    path = resolve_list(nested["NestedPropertyName"])
-    return AnyItem(path, tuple(_typed(within(one["Name"], path), one) for one in nested["Filters"]))
+    def group(self, expression: Request) -> Group:
+        terms: tuple[Term, ...] = (
+            *(self.condition(one) for one in expression.get("Filters", [])),
+            *(self._any_item(one) for one in expression.get("NestedFilters", [])),
+            *(self.group(one) for one in expression.get("SubExpressions", [])),
+        )
+        if not terms:
+            raise ValidationException(
+                "A SearchExpression must have at least one subexpression, filter, or nested filter"
+            )
+        return Group(terms, every=expression.get("Operator", "And") == "And")
 
+    def _any_item(self, nested: Request) -> AnyItem:
+        path = self.properties.resolve_list(nested["NestedPropertyName"])
+        conditions = (_typed(self.properties.within(one["Name"], path), one) for one in nested["Filters"])
+        return AnyItem(path, tuple(conditions))
 
-def _condition(one: Request) -> Condition:
-    return _typed(resolve(one["Name"]), one)
+    def condition(self, one: Request) -> Condition:
+        return _typed(self.properties.resolve(one["Name"]), one)
 
 
 def _typed(wanted: Property, one: Request) -> Condition:
