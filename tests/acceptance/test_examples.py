@@ -25,6 +25,8 @@ COMMANDS = {
     "hugging_face": (),
     "create_training_job": (),
     "best_practices": ("unreadable_checkpoint",),
+    # Two of its six training jobs.
+    "tuning": ("Random", "2"),
 }
 #: Needs no SageMaker SDK.
 WITHOUT_SDK = "create_training_job"

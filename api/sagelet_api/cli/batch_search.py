@@ -228,3 +228,10 @@ class Gain:
             else None
         )
         return cls(compiled.size / native.size, speed)
+
+
+def figure(value: float | None) -> str:
+    """Returns a figure with four digits, or all of its whole ones."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

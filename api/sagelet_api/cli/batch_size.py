@@ -2,86 +2,46 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.batch_probes import NAMES, Runner, Search
 from sagelet_api.cli.batch_search import (
     BATCH_NAMES,
     RATE_NAMES,
     BadSearch,
-    Best,
     Bounds,
-    Gain,
     LearningRate,
-    Outcome,
     Probe,
     Rule,
-    best_of,
-    judged,
-    largest,
-    next_size,
     parameter_of,
-    peak_of,
-    speed_of,
     whole,
 )
-from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.batch_table import GIB, show
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import Column, console, echo_json, say, show_rows, until_reader_ends
+from sagelet_api.cli.output import console, say
 from sagelet_api.cli.quantities import Size
-from sagelet_api.cli.submission import COMPILE, pairs
+from sagelet_api.cli.submission import pairs
 from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, from_document, from_script
-from sagelet_api.cli.training_jobs import ENDED, Job, JobName, NoSuchJob, describe
-from sagelet_api.cli.wait import EVERY, Progress
+from sagelet_api.cli.training_jobs import JobName, describe
+from sagelet_api.cli.wait import Progress
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import rule_book
 from sagelet_api.servers.server import Server
-from sagelet_engine.base.errors import SageletError
 from sagelet_engine.instances.catalogue import find
 
-GIB = 1 << 30
 #: The Trainer's name for a limit of the steps.
 MAX_STEPS = "max_steps"
 #: Members of a job that a probe does not have: it starts from nothing, is tried once, and is in no experiment.
 _LEFT_OUT = frozenset(
     {"TrainingJobName", "CheckpointConfig", "EnableManagedSpotTraining", "RetryStrategy", "ExperimentConfig", "Tags"}
 )
-_COMPILER = "sagemaker_training_compiler"
 #: The most characters of the search's name. The longest name of a probe has 16 more.
 _LONGEST_NAME = 47
-#: Endings of a probe's name, for probes that are repeated because somebody stopped them.
-_REPEATS = ("", *(f"-{number}" for number in range(2, 10)))
-NAMES = {False: "native", True: "compiled"}
-
-
-class ProbeFailed(SageletError):
-    """A probe failed for another reason than memory, so the search cannot go on."""
-
-
-class NothingFits(SageletError):
-    """Not even the smallest batch fits."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """What all probes of a search have in common."""
-
-    #: Begins the name of each probe.
-    name: str
-    request: Parameters
-    parameter: str
-    bounds: Bounds
-    rate: LearningRate | None
-    rule: Rule
-    #: Hyperparameters of the probes: fewer steps, and what the user gave.
-    short: Mapping[str, str]
-    #: Bytes that a process on the CPU may have. None for no limit.
-    memory: int | None
 
 
 @click.command("batch-size")
@@ -178,13 +138,13 @@ def batch_size(
     probes: list[Probe] = []
     try:
         with Progress(console(stderr=True)).shown() as progress:
-            runner = _Runner(aws, server, search, progress)
+            runner = Runner(aws, server, search, progress)
             for compiled in ways:
                 probes += runner.search(compiled=compiled)
     except KeyboardInterrupt:
         say(f"\nThe search ends here: the same command with --name {search.name} goes on with it", err=True)
         raise
-    _show(search, probes, ways, as_json=as_json)
+    show(search, probes, ways, as_json=as_json)
 
 
 # --- what is searched -------------------------------------------------------------------------------------------------
@@ -306,198 +266,3 @@ def _memory(request: Parameters) -> int | None:
     types = [find(group["InstanceType"]) for group in groups]
     known = [int(one.memory_gib * GIB) for one in types if one is not None]
     return min(known) if known and len(known) == len(types) else None
-
-
-def probe_request(search: Search, name: str, size: int, *, compiled: bool) -> Parameters:
-    """Returns the request of one probe. Its learning rate follows the batch, as in the training that it stands for."""
-    own = {
-        key: value for key, value in search.request.get("HyperParameters", {}).items() if not key.startswith(_COMPILER)
-    }
-    rate = {} if search.rate is None else {search.rate.name: f"{search.rate.at(size, search.rule):.6g}"}
-    algorithm = dict(search.request["AlgorithmSpecification"])
-    if "TrainingImage" in algorithm:
-        algorithm["TrainingImage"] = _image(algorithm["TrainingImage"], compiled=compiled)
-    return {
-        **search.request,
-        "TrainingJobName": name,
-        "AlgorithmSpecification": algorithm,
-        "HyperParameters": {
-            **own,
-            **(COMPILE if compiled else {}),
-            **search.short,
-            **rate,
-            search.parameter: str(size),
-        },
-    }
-
-
-def _image(uri: str, *, compiled: bool) -> str:
-    """Returns AWS's image of the other way of training: `pytorch-training` and `pytorch-trcomp-training` have the same
-    tags. Every other image stays.
-    """
-    native, with_compiler = "/pytorch-training:", "/pytorch-trcomp-training:"
-    return uri.replace(native, with_compiler) if compiled else uri.replace(with_compiler, native)
-
-
-# --- probes -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Runner:
-    """Runs the probes of a search, one after the other."""
-
-    aws: Aws
-    server: Server
-    plan: Search
-    progress: Progress
-
-    def search(self, *, compiled: bool) -> list[Probe]:
-        """Returns all probes of one way of training. Raises ProbeFailed."""
-        probes: list[Probe] = []
-        tried: dict[int, bool] = {}
-        while (size := next_size(self.plan.bounds, tried)) is not None:
-            probe = self._probe(size, compiled=compiled)
-            probes.append(probe)
-            tried[size] = probe.outcome is Outcome.FITS
-            self._tell(probe)
-        if largest(tried) is None:
-            say(f"{NAMES[compiled]}: not even a batch of {min(tried)} fits", err=True)
-        return probes
-
-    def _probe(self, size: int, *, compiled: bool) -> Probe:
-        name, request = self._place(size, compiled=compiled)
-        try:
-            if request is not None:
-                self.aws.call("sagemaker", "create_training_job", **request)
-            job = self._ended(name)
-        except KeyboardInterrupt:
-            self._stop(name)
-            raise
-        report = self._asked(name, "compiler-report")
-        if compiled and report is not None and not report["compiled"]:
-            raise ProbeFailed(
-                f"{name} trained natively, so nothing is known of compiled training: {report['reason']}. "
-                "Search for native training alone with --only native"
-            )
-        findings = self._asked(name, "doctor") or {"findings": []}
-        outcome = judged(job, report, [one["rule"] for one in findings["findings"]], self.plan.memory)
-        if outcome is Outcome.OTHER:
-            reason = job.get("FailureReason") or job["SecondaryStatusTransitions"][-1].get("StatusMessage", "")
-            raise ProbeFailed(
-                f"{name} ended for another reason than memory ({job['TrainingJobStatus']}): {reason}. "
-                f"`sagelet doctor {name}` and `sagelet logs {name}` say more"
-            )
-        return Probe(name, compiled, size, outcome, speed_of(report), peak_of(report))
-
-    def _place(self, size: int, *, compiled: bool) -> tuple[str, Parameters | None]:
-        """Returns a probe's name, and its request if it is to be made. One of an earlier search is not repeated."""
-        for repeat in _REPEATS:
-            name = f"{self.plan.name}-{NAMES[compiled]}-{size}{repeat}"
-            request = probe_request(self.plan, name, size, compiled=compiled)
-            try:
-                earlier = describe(self.aws, self.server, name)
-            except NoSuchJob:
-                return name, request
-            if earlier.get("HyperParameters") != request["HyperParameters"]:
-                raise BadSearch(f"The probe {name} of an earlier search has other hyperparameters: give another --name")
-            if not _was_stopped(earlier):
-                return name, None
-        raise ProbeFailed(f"Every probe of {self.plan.name} for a batch of {size} was stopped: give another --name")
-
-    def _ended(self, name: str) -> Job:
-        while (job := describe(self.aws, self.server, name))["TrainingJobStatus"] not in ENDED:
-            self.progress.tell(self.server, [job])
-            time.sleep(EVERY)
-        return job
-
-    def _stop(self, name: str) -> None:
-        """Stops a probe, unless it has ended or was never made."""
-        try:
-            self.aws.call("sagemaker", "stop_training_job", TrainingJobName=name)
-        except ServerRefused as refused:
-            if refused.code not in ("ValidationException", "ResourceNotFound"):
-                raise
-
-    def _asked(self, name: str, what: str) -> Mapping[str, Any] | None:
-        try:
-            return ask(self.server, "GET", self.server.job_path(name, what))
-        except ServerRefused as refused:
-            if refused.code != "404":
-                raise
-            return None
-
-    def _tell(self, probe: Probe) -> None:
-        speed = "" if probe.samples_per_second is None else f", {_figure(probe.samples_per_second)} samples/s"
-        with until_reader_ends():
-            say(f"{NAMES[probe.compiled]} {probe.size}: {probe.outcome.value}{speed} ({probe.job})", err=True)
-
-
-def _was_stopped(job: Job) -> bool:
-    return job["TrainingJobStatus"] in ("Stopping", "Stopped") and job["SecondaryStatus"] != "MaxRuntimeExceeded"
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Line:
-    title: str
-    native: str
-    compiled: str
-    gain: str = ""
-
-
-_TABLE: Sequence[Column[_Line]] = (
-    Column("", lambda line: line.title),
-    Column("Native", lambda line: line.native, right=True),
-    Column("SageMaker Training Compiler", lambda line: line.compiled, right=True),
-    Column("Gain", lambda line: line.gain, right=True),
-)
-
-
-def _show(search: Search, probes: Sequence[Probe], ways: Sequence[bool], *, as_json: bool) -> None:
-    best = {compiled: best_of(probes, compiled=compiled, rate=search.rate, rule=search.rule) for compiled in NAMES}
-    gain = Gain.of(best[False], best[True])
-    with until_reader_ends():
-        if as_json:
-            echo_json(
-                {
-                    "name": search.name,
-                    "parameter": search.parameter,
-                    "learning_rate_parameter": None if search.rate is None else search.rate.name,
-                    "rule": search.rule.value,
-                    **{word: None if (one := best[way]) is None else asdict(one) for way, word in NAMES.items()},
-                    "gain": asdict(gain),
-                    "probes": [probe.to_json() for probe in probes],
-                }
-            )
-        else:
-            show_rows(_TABLE, _lines(best[False], best[True], gain))
-    if all(best[way] is None for way in ways):
-        raise NothingFits(
-            f"Not even a batch of {search.bounds.least} fits: `sagelet doctor {probes[-1].job}` says what needs memory"
-        )
-
-
-def _lines(native: Best | None, compiled: Best | None, gain: Gain) -> list[_Line]:
-    def both(title: str, text: Any, gained: float | None = None) -> _Line:
-        cells = ["-" if one is None else text(one) for one in (native, compiled)]
-        return _Line(title, cells[0], cells[1], "" if gained is None else f"{gained:.2f}x")
-
-    def number(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
-    return [
-        both("Batch size", lambda one: str(one.size), gain.size),
-        both("Learning rate", lambda one: number(one.learning_rate, ".4g")),
-        both("Speed (samples/s)", lambda one: _figure(one.samples_per_second), gain.speed),
-        both("Memory (GiB)", lambda one: number(None if one.peak_bytes is None else one.peak_bytes / GIB, ".2f")),
-        both("Training job", lambda one: one.job),
-    ]
-
-
-def _figure(value: float | None) -> str:
-    """Returns a figure with four digits, or all of its whole ones."""
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

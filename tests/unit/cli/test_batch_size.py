@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagelet.testing import FastForward, Job
+from sagelet_api.cli import batch_probes
 from sagelet_api.cli.batch_search import (
     BATCH_NAMES,
     BadSearch,
@@ -155,7 +156,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastForward]:
 
 @pytest.fixture
 def sagelet(server: FastForward, monkeypatch: pytest.MonkeyPatch) -> Sagelet:
-    monkeypatch.setattr("sagelet_api.cli.batch_size.EVERY", 0.01)
+    monkeypatch.setattr("sagelet_api.cli.batch_probes.EVERY", 0.01)
     return lambda *words: CliRunner().invoke(main, [*words, "--endpoint", server.endpoint])
 
 
@@ -275,14 +276,13 @@ def test_ctrl_c_stops_the_probe_and_the_same_name_goes_on(
     server: FastForward, job: str, sagelet: Sagelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped: list[str] = []
-    from sagelet_api.cli import batch_size
 
     def interrupted(runner: Any, name: str) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(batch_size._Runner, "_ended", interrupted)
-        patched.setattr(batch_size._Runner, "_stop", lambda _runner, name: stopped.append(name))
+        patched.setattr(batch_probes.Runner, "_ended", interrupted)
+        patched.setattr(batch_probes.Runner, "_stop", lambda _runner, name: stopped.append(name))
         done = sagelet("tune", "batch-size", job, "--only", "native", "--name", "resumed")
     assert (done.exit_code, stopped) == (130, ["resumed-native-24"])
     assert "the same command with --name resumed goes on with it" in done.stderr
