@@ -1,11 +1,14 @@
 """The HyperparameterTuner of SDK v2 and v3, unchanged: in simulated time, and with training jobs that are processes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from sagelet.testing import FastForward, Job
+from sagelet_api.cli.main import main
 from support.clients import ENVIRONMENT_V3, Clients
 from support.jobs import Jobs
 from support.server import SageletProcess
@@ -106,3 +109,33 @@ def test_the_tuner_of_sdk_v3_trains_for_real(server: SageletProcess, jobs: Jobs,
     child = jobs.describe(answer["best"])
     assert child["TuningJobArn"].endswith(f"/{answer['name']}")
     assert "sm_drivers" in {channel["ChannelName"] for channel in child["InputDataConfig"]}
+
+
+#: Needs 1 MiB a row, and may have 250 MiB.
+HUNGRY = """
+    import argparse, resource
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int)
+    parser.add_argument("--learning_rate", type=float)
+    arguments = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (250 << 20, resource.RLIM_INFINITY))
+    rows = [bytearray(1 << 20) for _ in range(arguments.batch_size)]
+"""
+
+
+@pytest.mark.parametrize("server", [pytest.param("process", marks=pytest.mark.xla)], indirect=True)
+def test_the_largest_batch_of_a_real_job(server: SageletProcess, jobs: Jobs) -> None:
+    given = {"batch_size": "64", "learning_rate": "0.001"}
+    name = jobs.submit(HUNGRY, hyperparameters=given)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    words = ("tune", "batch-size", name, "--only", "native", "--min", "64", "--step", "64", "--json")
+    done = CliRunner().invoke(main, [*words, "--endpoint", server.endpoint])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    sizes = [(one["size"], one["outcome"]) for one in found["probes"]]
+    assert sizes[:3] == [(64, "fits"), (128, "fits"), (256, "out of memory")]
+    assert [size for size, _ in sizes[3:]] == [192]
+    fitting = max(size for size, outcome in sizes if outcome == "fits")
+    assert found["native"]["size"] == fitting
+    assert found["native"]["learning_rate"] == pytest.approx(0.001 * fitting / 64)
+    assert jobs.describe(found["native"]["job"])["TrainingJobStatus"] == "Completed"
