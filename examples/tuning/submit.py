@@ -30,7 +30,7 @@ tuner = HyperparameterTuner(
     estimator,
     objective_metric_name="eval_loss",
     objective_type="Minimize",
-    metric_definitions=[{"Name": "eval_loss", "Regex": r"'eval_loss': ([0-9.]+)"}],
+    metric_definitions=[{"Name": "eval_loss", "Regex": r"eval_loss=([0-9.]+)"}],
     hyperparameter_ranges={
         "learning_rate": ContinuousParameter(1e-4, 1e-1, scaling_type="Logarithmic"),
         "per_device_train_batch_size": IntegerParameter(4, 32, scaling_type="Logarithmic"),
