@@ -105,6 +105,7 @@ class Sagelet:
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
+        tuning = TuningJobs(self.engine, jobs.check)
         processing = ProcessingJobs(self.engine, bridge.has_repository, roles)
         tuning = TuningJobs(self.engine, jobs.check)
         pipelines = PipelineOperations(self.engine, roles)
@@ -132,7 +133,7 @@ class Sagelet:
                 self._repositories,
                 JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth),
             ),
-            pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
+            pages=web_app(lambda: Site(self.engine, jobs, tuning, self._s3.store, self.sessions)),
         )
 
     def start(self) -> int:

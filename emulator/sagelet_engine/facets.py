@@ -1,7 +1,7 @@
 """What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +31,10 @@ from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.model.tuning import Trial, TuningJob, WarmStart
-from sagelet_engine.reports import compile_reports, other_runs
+from sagelet_engine.reports import compile_reports, other_runs, trial_compilations
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
+from sagelet_engine.reports.trial_compilations import TrialCompilations
 from sagelet_engine.retention.gc import Collector
 from sagelet_engine.retention.logs import LogGroupActions
 from sagelet_engine.scheduling.contract import Scheduler
@@ -220,6 +221,10 @@ class Jobs(JobsOf[TrainingJob]):
     def by_id(self, job_id: str) -> Job:
         """Returns a job of any kind. Raises JobNotFound."""
         return self._store.get_by_id(job_id)
+
+    def by_ids(self, job_ids: Sequence[str]) -> dict[str, TrainingJob]:
+        """Returns those of these jobs that exist, by their ids."""
+        return self._store.by_ids(job_ids)
 
     def session(self, token: str) -> JobSession | None:
         """Returns the job that a session token belongs to, ended or not. None if there is no such job (any more)."""
@@ -500,6 +505,10 @@ class Reports:
         runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
         facts, others = ([inputs.of(job, now_ms) for job in some] for some in (jobs, runs))
         return comparing.compare(facts, others, anyway=anyway)
+
+    def compilations(self, jobs: Iterable[TrainingJob]) -> TrialCompilations:
+        """Counts jobs by where their programs came from: a compilation, or the compile cache."""
+        return trial_compilations.counted(compile_reports.current(self._data, job) for job in jobs)
 
     def bill(self, job: Job) -> Bill:
         """Returns what AWS would charge for the job, as of now."""

@@ -25,6 +25,8 @@ COMMANDS = {
     "hugging_face": (),
     "create_training_job": (),
     "best_practices": ("unreadable_checkpoint",),
+    # Two of its six training jobs.
+    "tuning": ("Random", "2"),
 }
 #: Needs no SageMaker SDK.
 WITHOUT_SDK = "create_training_job"
@@ -133,3 +135,14 @@ def test_a_pair_of_the_best_practices(outputs: dict[str, Ran]) -> None:
     assert "error unreadable-checkpoint unreadable_checkpoint_wrong.py:12" in wrong
     assert re.match(r"unreadable-checkpoint-right-\S+ Completed\n", right)
     assert "unreadable-checkpoint unreadable_checkpoint" not in right
+
+
+def test_the_tuning_of_a_compiled_script(outputs: dict[str, Ran], jobs: Jobs) -> None:
+    ran = outputs["tuning"]
+    assert ran.code == 0, ran.output[-4000:]
+    names = re.findall(r"^\d+ +(tune-gpt2-\S+) +[0-9.]+ +[0-9.]+ +[0-9.]+$", ran.output, re.MULTILINE)
+    assert len(names) == 2
+    assert ran.model[1] == names[0]
+    check_model(jobs, ran, "model.safetensors")
+    for name in names:
+        assert jobs.server.report(name)["compiled"]

@@ -1,12 +1,15 @@
-"""SDK v2's HyperparameterTuner, unchanged: in simulated time, and with training jobs that are processes."""
+"""The HyperparameterTuner of SDK v2 and v3, unchanged: in simulated time, and with training jobs that are processes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from sagelet.testing import FastForward, Job
-from support.clients import Clients
+from sagelet_api.cli.main import main
+from support.clients import ENVIRONMENT_V3, Clients
 from support.jobs import Jobs
 from support.server import SageletProcess
 
@@ -46,30 +49,93 @@ def check(answer: dict[str, Any], count: int) -> None:
         assert 1 <= row["bs"] <= 64
         assert row["optimizer"].strip('"') in ("sgd", "adam")
     least = min(rows, key=lambda row: row["FinalObjectiveValue"])
-    assert answer["best"] == answer["attached_best"] == least["TrainingJobName"]
+    assert answer["best"] == least["TrainingJobName"]
     assert float(answer["best_hyperparameters"]["lr"]) == pytest.approx(least["lr"])
+
+
+def check_attached(answer: dict[str, Any]) -> None:
+    """What a second program reads of the tuning job by its name alone."""
+    assert answer["attached_best"] == answer["best"]
+    count = len(answer["rows"])
+    assert answer["attached"] == {
+        "strategy": "Random",
+        "early_stopping_type": "Off",
+        "ranges": ["CategoricalParameterRanges", "ContinuousParameterRanges", "IntegerParameterRanges"],
+        "max_jobs": count,
+        "rows": count,
+    }
     assert answer["model_data"].endswith(f"/{answer['best']}/output/model.tar.gz")
+
+
+def train(job: Job) -> None:
+    job.clock.advance(1800)
+    job.print(f"loss={float(job.hyperparameters['lr']):.6f}")
+    (job.model_dir / "w").write_text("w")
 
 
 def test_the_tuner_of_the_sdk_in_simulated_time(tmp_path: Path) -> None:
     with FastForward() as server:
-
-        @server.train
-        def train(job: Job) -> None:
-            job.clock.advance(3600)
-            job.print(f"loss={float(job.hyperparameters['lr']):.6f}")
-            (job.model_dir / "w").write_text("w")
-
+        server.train(train)
         answer = Clients(server, tmp_path).python(
             HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "4"
         )
     check(answer, 4)
-    assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [3600.0] * 4
+    check_attached(answer)
+    assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
 
 
 def test_the_tuner_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
     answer = Clients(server, tmp_path).python(HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "2")
     check(answer, 2)
+    check_attached(answer)
     child = jobs.describe(answer["best"])
     assert child["TuningJobArn"].endswith(f"/{answer['name']}")
     assert child["HyperParameters"]["_tuning_objective_metric"] == "loss"
+
+
+def test_the_tuner_of_sdk_v3_in_simulated_time(tmp_path: Path) -> None:
+    with FastForward() as server:
+        server.train(train)
+        clients = Clients(server, tmp_path, ENVIRONMENT_V3)
+        answer = clients.python(HERE / "clients" / "tuner_v3.py", str(source(tmp_path)), "ml.m5.large", "4")
+    check(answer, 4)
+    assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
+
+
+def test_the_tuner_of_sdk_v3_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
+    clients = Clients(server, tmp_path, ENVIRONMENT_V3)
+    answer = clients.python(HERE / "clients" / "tuner_v3.py", str(source(tmp_path)), "ml.m5.large", "2")
+    check(answer, 2)
+    child = jobs.describe(answer["best"])
+    assert child["TuningJobArn"].endswith(f"/{answer['name']}")
+    assert "sm_drivers" in {channel["ChannelName"] for channel in child["InputDataConfig"]}
+
+
+#: Needs 1 MiB a row, and may have 250 MiB.
+HUNGRY = """
+    import argparse, resource
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int)
+    parser.add_argument("--learning_rate", type=float)
+    arguments = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (250 << 20, resource.RLIM_INFINITY))
+    rows = [bytearray(1 << 20) for _ in range(arguments.batch_size)]
+"""
+
+
+@pytest.mark.parametrize("server", [pytest.param("process", marks=pytest.mark.xla)], indirect=True)
+def test_the_largest_batch_of_a_real_job(server: SageletProcess, jobs: Jobs) -> None:
+    given = {"batch_size": "64", "learning_rate": "0.001"}
+    name = jobs.submit(HUNGRY, hyperparameters=given)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    words = ("tune", "batch-size", name, "--only", "native", "--min", "64", "--step", "64", "--json")
+    done = CliRunner().invoke(main, [*words, "--endpoint", server.endpoint])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    sizes = [(one["size"], one["outcome"]) for one in found["probes"]]
+    assert sizes[:3] == [(64, "fits"), (128, "fits"), (256, "out of memory")]
+    assert [size for size, _ in sizes[3:]] == [192]
+    fitting = max(size for size, outcome in sizes if outcome == "fits")
+    assert found["native"]["size"] == fitting
+    assert found["native"]["learning_rate"] == pytest.approx(0.001 * fitting / 64)
+    assert jobs.describe(found["native"]["job"])["TrainingJobStatus"] == "Completed"

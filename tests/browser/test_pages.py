@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from support.devtools import Page
-from support.jobs import Jobs
+from support.jobs import Jobs, archive
 from support.server import ROLE, SageletProcess, until
+from support.tuning import definition, tuning_request
 
 pytestmark = pytest.mark.browser
 
@@ -29,6 +31,16 @@ DONE = f"""
 """
 METRICS = [{"Name": f"loss {EVIL}", "Regex": r"loss=([0-9.]+)"}]
 JOB = "/_sagelet/ui/jobs"
+TUNING = "/_sagelet/ui/tuning/tuned"
+#: Says its objective, and waits until a file is there.
+GATED = """
+    import json, os, time
+    given = json.load(open("/opt/ml/input/config/hyperparameters.json"))
+    print(f"loss={given['lr']}", flush=True)
+    end = time.monotonic() + 600
+    while not os.path.exists(given["gate"]) and time.monotonic() < end:
+        time.sleep(0.1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +61,22 @@ def jobs(server: SageletProcess) -> Jobs:
     jobs.submit(DONE, name="done-2", metrics=METRICS, hyperparameters={"note": "2"})
     assert jobs.ended("done-2")["TrainingJobStatus"] == "Completed"
     return jobs
+
+
+@pytest.fixture(scope="module")
+def gate(jobs: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the tuning job `tuned`, both training jobs of which run until this file exists."""
+    gate = tmp_path_factory.mktemp("gate") / "open"
+    jobs.s3.put_object(Bucket="tests", Key="tuned/sourcedir.tar.gz", Body=archive({"train.py": dedent(GATED)}))
+    own = {
+        "sagemaker_program": '"train.py"',
+        "sagemaker_submit_directory": '"s3://tests/tuned/sourcedir.tar.gz"',
+        "gate": str(gate),
+    }
+    job = definition(StaticHyperParameters=own, OutputDataConfig={"S3OutputPath": "s3://tests/out"})
+    limits = {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 2}
+    jobs.sagemaker.create_hyper_parameter_tuning_job(**tuning_request("tuned", job=job, ResourceLimits=limits))
+    return gate
 
 
 def stay(page: Page) -> None:
@@ -128,6 +156,33 @@ def test_a_job_is_cloned_on_its_page(page: Page, jobs: Jobs, server: SageletProc
     page.until("document.querySelector('.status')?.innerText === 'Completed'")
 
 
+def test_a_tuning_job_from_its_first_objective_to_its_code(
+    page: Page, gate: Path, jobs: Jobs, server: SageletProcess
+) -> None:
+    page.goto(f"{server.endpoint}/_sagelet/ui/tuning")
+    page.until("document.querySelector('td.name a')?.innerText === 'tuned'")
+    page.click("td.name a")
+    page.until("!!document.getElementById('trials')")
+    stay(page)
+    page.until("document.querySelector('#trials')?.innerText.split(' so far').length >= 3")
+    gate.write_text("")
+    page.until("document.querySelectorAll('#pictures figure:first-child circle').length === 2")
+    page.until("document.querySelector('#head .status')?.innerText === 'Completed'")
+    page.until("document.querySelectorAll('#trials tr.best').length === 1")
+    assert page.run("window.stayed")
+    assert page.run("document.getElementById('compare-button').disabled")
+    page.click("#trials input")
+    page.run("document.querySelectorAll('#trials input')[1].click()")
+    assert not page.run("document.getElementById('compare-button').disabled")
+    best = page.text("tr.best a")
+    page.click("#pictures a:has(.best)")
+    page.until(f"document.querySelector('h1')?.innerText === {best!r}")
+    page.click("#facts a")
+    page.until("document.querySelector('h1')?.innerText === 'tuned'")
+    page.goto(f"{server.endpoint}{TUNING}/request")
+    assert best in page.text("#boto3")
+
+
 def test_the_theme_is_the_systems_until_one_is_chosen(page: Page, server: SageletProcess) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     page.goto(server.endpoint)
@@ -165,14 +220,22 @@ PAGES = {
     "cloning": f"{JOB}/done/clone",
     "objects": "/_sagelet/ui/objects?uri=s3://tests/",
     "the comparison": "/_sagelet/ui/compare?job=done&job=done-2&anyway=1",
+    "the tuning jobs": "/_sagelet/ui/tuning",
+    "no tuning job": "/_sagelet/ui/tuning?q=none",
+    "a tuning job": TUNING,
+    "its code": f"{TUNING}/request",
+    "stopping it": f"{TUNING}/stop",
     "the login": "/_sagelet/ui/login",
 }
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletProcess, axe: str) -> None:
+def test_everybody_can_use(name: str, page: Page, jobs: Jobs, gate: Path, server: SageletProcess, axe: str) -> None:
     """axe-core's rules in light and dark; and nothing is wider than a telephone."""
+    gate.touch()
     page.goto(f"{server.endpoint}{PAGES[name]}")
+    if name == "a tuning job":
+        page.until("document.querySelectorAll('#pictures circle').length > 2")
     if name == "the overview":
         page.until("document.querySelectorAll('canvas').length >= 4")
     assert page.violations(axe) == []

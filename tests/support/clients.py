@@ -30,8 +30,10 @@ class Endpoint(Protocol):
 class Clients:
     """Runs client programs against a server, in a directory of their own."""
 
-    def __init__(self, server: Endpoint, directory: Path) -> None:
+    def __init__(self, server: Endpoint, directory: Path, environment: Path = ENVIRONMENT) -> None:
+        """`environment`: the virtual environment of the programs."""
         self.directory = directory
+        self._bin = environment / "bin"
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))},
             "AWS_ENDPOINT_URL": server.endpoint,
@@ -44,16 +46,16 @@ class Clients:
 
     def python(self, script: Path, *arguments: str) -> dict[str, Any]:
         """Runs a script that prints a line `ANSWER {json}`."""
-        return answer_of(self._run([str(ENVIRONMENT / "bin" / "python"), str(script), *arguments]))
+        return answer_of(self._run([str(self._bin / "python"), str(script), *arguments]))
 
     def aws(self, *arguments: str) -> Any:
         """Runs the AWS CLI and returns its JSON."""
-        output = self._run([str(ENVIRONMENT / "bin" / "aws"), *arguments])
+        output = self._run([str(self._bin / "aws"), *arguments])
         return json.loads(output) if output.strip() else None
 
     def run(self, program: str, *arguments: str) -> str:
         """Runs a program of the environment and returns what it prints."""
-        return self._run([str(ENVIRONMENT / "bin" / program), *arguments])
+        return self._run([str(self._bin / program), *arguments])
 
     def listing(self, archive: str) -> list[str]:
         """Names in a tar file of the directory."""

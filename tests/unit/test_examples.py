@@ -26,6 +26,7 @@ DOCUMENTS = {
         "create_training_job",
     ],
     "SageMaker Training Compiler Best Practices and Considerations": ["best_practices"],
+    "Perform automatic model tuning with SageMaker": ["tuning"],
     "How to Speed Up Open Source LLMs Training": ["notebooks"],
     "Multi-Node Multi-GPU Training": ["notebooks"],
 }

@@ -11,7 +11,9 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import echo_json
-from sagelet_api.cli.training_jobs import JobName, describe
+from sagelet_api.cli.training_jobs import JobName, NoSuchJob, describe
+from sagelet_api.cli.tuning_jobs import NoSuchTuningJob, names_from
+from sagelet_api.cli.tuning_jobs import describe as describe_tuning
 from sagelet_api.servers.server import Server
 from sagelet_api.web import PREFIX
 
@@ -19,20 +21,30 @@ from sagelet_api.web import PREFIX
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
 
 
+class _Opened(JobName):
+    """A training job or a tuning job; completed from both."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list["click.shell_completion.CompletionItem"]:
+        from click.shell_completion import CompletionItem
+
+        tunings = [CompletionItem(name) for name in names_from(ctx, incomplete)]
+        return super().shell_complete(ctx, param, incomplete) + tunings
+
+
 @click.command("open")
-@click.argument("job", required=False, type=JobName())
+@click.argument("job", required=False, type=_Opened())
 @json_option
 @server_options
 def open_(job: str | None, as_json: bool, server: Server) -> None:
-    """Open the web page of a job.
+    """Open the web page of a training job or a tuning job.
 
-    Without JOB, opens the list of jobs. It also prints the address. Without a browser, and in a pipe, it only prints
-    the address.
+    Without JOB, opens the list of training jobs. It also prints the address. Without a browser, and in a pipe, it only
+    prints the address.
     """
     health = ask_health(server)
-    if job is not None:
-        describe(Aws(server), server, job)
-    url = page_of(server, job)
+    url = page_of(server, job, "jobs" if job is None else _kind(server, job))
     if as_json:
         echo_json({"url": url})
         return
@@ -43,9 +55,23 @@ def open_(job: str | None, as_json: bool, server: Server) -> None:
         click.echo("This machine has no browser: open the address in yours", err=True)
 
 
-def page_of(server: Server, job: str | None) -> str:
+def _kind(server: Server, name: str) -> str:
+    """Returns the part of the address for a training job, or for a tuning job of this name. Raises NoSuchJob."""
+    aws = Aws(server)
+    try:
+        describe(aws, server, name)
+    except NoSuchJob as missing:
+        try:
+            describe_tuning(aws, server, name)
+        except NoSuchTuningJob:
+            raise missing from None
+        return "tuning"
+    return "jobs"
+
+
+def page_of(server: Server, job: str | None, kind: str = "jobs") -> str:
     query = urlencode({"account": server.account, "region": server.region})
-    path = f"{PREFIX}/" if job is None else f"{PREFIX}/jobs/{quote(job, safe='')}"
+    path = f"{PREFIX}/" if job is None else f"{PREFIX}/{kind}/{quote(job, safe='')}"
     return f"{server.endpoint}{path}?{query}"
 
 

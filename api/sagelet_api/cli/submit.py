@@ -110,9 +110,9 @@ def submit(
     aws, given = Aws(server), pairs(hyperparameters, "-p")
     if file.suffix.lower() in DOCUMENTS:
         _refuse_options_of_scripts(context)
-        request = _from_document(file, name, given)
+        request = from_document(file, name, given)
     elif file.suffix.lower() in SCRIPTS:
-        request = _from_script(aws, server, file, name or new_name(file.stem), given, **of_script)
+        request = from_script(aws, server, file, name or new_name(file.stem), given, **of_script)
     else:
         raise click.BadParameter(f"{file}: must be a request ({', '.join(DOCUMENTS)}) or a script (.py, .sh)")
     arn = aws.call("sagemaker", "create_training_job", **request)["TrainingJobArn"]
@@ -148,7 +148,8 @@ def _refuse_options_of_scripts(context: click.Context) -> None:
             raise click.UsageError(f"{option} goes with a script: a request in a file says it itself")
 
 
-def _from_document(file: Path, name: str | None, hyperparameters: dict[str, str]) -> Parameters:
+def from_document(file: Path, name: str | None, hyperparameters: dict[str, str]) -> Parameters:
+    """Reads a request from a file. Raises BadDocument."""
     document = read_document(file)
     document["TrainingJobName"] = name or document.get("TrainingJobName") or new_name(file.stem)
     if hyperparameters:
@@ -157,7 +158,7 @@ def _from_document(file: Path, name: str | None, hyperparameters: dict[str, str]
     return request_from(document, str(file))
 
 
-def _from_script(
+def from_script(
     aws: Aws,
     server: Server,
     script: Path,

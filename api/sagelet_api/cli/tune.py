@@ -1,16 +1,18 @@
-"""`sagelet tune`: hyperparameter tuning jobs and their training jobs."""
+"""`sagelet tune`: hyperparameter tuning jobs and their training jobs, and the search for the largest batch."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.batch_size import batch_size
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, say, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.tuning_jobs import TuningName, known, trials_of
+from sagelet_api.cli.tuning_jobs import describe as describe_tuning
 from sagelet_api.display import usd
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
@@ -18,10 +20,6 @@ from sagelet_engine.base.errors import SageletError
 
 #: A HyperParameterTuningJobSummary, a DescribeHyperParameterTuningJob answer, or a HyperParameterTrainingJobSummary.
 Shown = Mapping[str, Any]
-
-
-class NoSuchTuningJob(SageletError):
-    """The server has no tuning job of this name in the account and region."""
 
 
 class NoBestYet(SageletError):
@@ -71,10 +69,13 @@ _TRIALS: Sequence[Column[Shown]] = (
 
 @click.group(cls=Suggesting)
 def tune() -> None:
-    """Hyperparameter tuning jobs.
+    """Hyperparameter tuning jobs, and the largest batch that fits.
 
-    Programs make them: `HyperparameterTuner.fit` of the SageMaker SDK, or CreateHyperParameterTuningJob.
+    Programs make them: `HyperparameterTuner` of the SageMaker SDK, or CreateHyperParameterTuningJob.
     """
+
+
+tune.add_command(batch_size)
 
 
 @tune.command("list")
@@ -95,15 +96,20 @@ def list_(as_json: bool, server: Server) -> None:
 
 
 @tune.command()
-@click.argument("name", metavar="TUNING-JOB")
+@click.argument("name", metavar="TUNING-JOB", type=TuningName())
 @json_option
 @server_options
 def describe(name: str, as_json: bool, server: Server) -> None:
-    """Show a tuning job and its training jobs, the oldest first."""
+    """Show a tuning job and its training jobs, the oldest first.
+
+    For compiled training jobs it says how many compiled, and how many read every program from the compile cache.
+    """
     aws = Aws(server)
-    job, trials = _described(aws, server, name), _trials_of(aws, server, name)
+    job, trials = describe_tuning(aws, server, name), trials_of(aws, server, name)
+    with known(server, name):
+        programs = ask(server, "GET", server.tuning_path(name, "compilation"))
     if as_json:
-        echo_json({**job, "TrainingJobSummaries": trials})
+        echo_json({**job, "TrainingJobSummaries": trials, "Programs": programs})
         return
     config = job["HyperParameterTuningJobConfig"]
     pairs = [
@@ -112,6 +118,8 @@ def describe(name: str, as_json: bool, server: Server) -> None:
         ("Training jobs", _trials(job)),
         ("Bill", _bill(server, name)),
     ]
+    if programs["text"]:
+        pairs.append(("Programs", str(programs["text"])))
     if "FailureReason" in job:
         pairs.append(("Reason", job["FailureReason"]))
     if "BestTrainingJob" in job:
@@ -125,7 +133,7 @@ def describe(name: str, as_json: bool, server: Server) -> None:
 
 
 @tune.command()
-@click.argument("name", metavar="TUNING-JOB")
+@click.argument("name", metavar="TUNING-JOB", type=TuningName())
 @json_option
 @server_options
 def best(name: str, as_json: bool, server: Server) -> None:
@@ -134,7 +142,7 @@ def best(name: str, as_json: bool, server: Server) -> None:
     That is its name, its objective and its hyperparameters, with tabs between. `sagelet describe` and
     `sagelet artifacts` take the name.
     """
-    found = _described(Aws(server), server, name).get("BestTrainingJob")
+    found = describe_tuning(Aws(server), server, name).get("BestTrainingJob")
     if found is None:
         raise NoBestYet(f"No training job of {name} has ended with an objective: `sagelet tune describe {name}`")
     if as_json:
@@ -144,7 +152,7 @@ def best(name: str, as_json: bool, server: Server) -> None:
 
 
 @tune.command()
-@click.argument("name", metavar="TUNING-JOB")
+@click.argument("name", metavar="TUNING-JOB", type=TuningName())
 @json_option
 @server_options
 def stop(name: str, as_json: bool, server: Server) -> None:
@@ -153,14 +161,14 @@ def stop(name: str, as_json: bool, server: Server) -> None:
     Returns at once. A tuning job that has ended already is left as it is.
     """
     aws = Aws(server)
-    if _described(aws, server, name)["HyperParameterTuningJobStatus"] == "InProgress":
+    if describe_tuning(aws, server, name)["HyperParameterTuningJobStatus"] == "InProgress":
         try:
             aws.call("sagemaker", "stop_hyper_parameter_tuning_job", HyperParameterTuningJobName=name)
         except ServerRefused:
             # It may have ended in between.
-            if _described(aws, server, name)["HyperParameterTuningJobStatus"] == "InProgress":
+            if describe_tuning(aws, server, name)["HyperParameterTuningJobStatus"] == "InProgress":
                 raise
-    status = _described(aws, server, name)["HyperParameterTuningJobStatus"]
+    status = describe_tuning(aws, server, name)["HyperParameterTuningJobStatus"]
     if as_json:
         echo_json({"HyperParameterTuningJobName": name, "HyperParameterTuningJobStatus": status})
         return
@@ -172,34 +180,3 @@ def _bill(server: Server, name: str) -> str:
     found = ask(server, "GET", server.tuning_path(name, "bill"))
     price = f", {usd(found['usd'])}" if found["usd"] is not None else ""
     return f"{found['seconds']} billable seconds{price}{' so far' if found['running'] else ''}"
-
-
-def _described(aws: Aws, server: Server, name: str) -> Shown:
-    with _known(server, name):
-        return aws.call("sagemaker", "describe_hyper_parameter_tuning_job", HyperParameterTuningJobName=name)
-
-
-def _trials_of(aws: Aws, server: Server, name: str) -> list[Shown]:
-    with _known(server, name):
-        pages = aws.pages(
-            "sagemaker",
-            "list_training_jobs_for_hyper_parameter_tuning_job",
-            HyperParameterTuningJobName=name,
-            SortBy="CreationTime",
-            MaxResults=100,
-        )
-        return [trial for page in pages for trial in page["TrainingJobSummaries"]]
-
-
-@contextmanager
-def _known(server: Server, name: str) -> Iterator[None]:
-    """Replaces AWS's error for a missing tuning job, which does not name account and region."""
-    try:
-        yield
-    except ServerRefused as refused:
-        if "find a tuning job" not in str(refused):
-            raise
-        raise NoSuchTuningJob(
-            f"Account {server.account} has no tuning job {name} in {server.region} on {server.words}: "
-            "`sagelet tune list` lists them; --account and --region name others"
-        ) from refused

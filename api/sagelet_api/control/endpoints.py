@@ -44,11 +44,11 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     from flask import Flask, Response, request
     from werkzeug.exceptions import HTTPException, NotFound
 
-    from sagelet_api.control import bills, compare, faults, jobs
+    from sagelet_api.control import compare, faults, jobs, tuning
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    own = (faults.blueprint(engine, throttling), *(one.blueprint(engine) for one in (compare, jobs, bills)))
+    own = (faults.blueprint(engine, throttling), *(one.blueprint(engine) for one in (compare, jobs, tuning)))
     for part in (*own, *parts):
         app.register_blueprint(part)
 

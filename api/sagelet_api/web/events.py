@@ -1,12 +1,13 @@
-"""Server-sent news about the list and about a job, for open pages."""
+"""Server-sent news about the lists, a job and a tuning job, for open pages."""
 
 from typing import TYPE_CHECKING
 
 from sagelet_api.web import PREFIX
-from sagelet_api.web.listing import Asked, listing
+from sagelet_api.web.listing import Asked, listing, tuning_listing
 from sagelet_api.web.logs import streams_of
 from sagelet_api.web.site import Site, context, place
 from sagelet_api.web.streams import Streams
+from sagelet_api.web.trials import state_of
 from sagelet_engine.base.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ def blueprint(site: Site) -> "Blueprint":
             return listing(site.engine, caller, asked).fingerprint, {}
 
         return streams.answer(look)
+
+    @routes.get("/tuning/events")
+    def tunings() -> "Response":
+        """Sends news of the list of tuning jobs that the same query selects."""
+        asked, caller = Asked.of(request.args), context()
+        return streams.answer(lambda: (tuning_listing(site.engine, caller, asked).fingerprint, {}))
+
+    @routes.get("/tuning/<name>/events")
+    def tuning(name: str) -> "Response":
+        """Sends news of one tuning job and of its training jobs that run."""
+        key = site.tuning(name).key
+        return streams.answer(lambda: (state_of(site.engine, site.engine.orchestrations.get(key)), {}))
 
     @routes.get("/jobs/<name>/events")
     def job(name: str) -> "Response":

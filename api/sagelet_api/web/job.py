@@ -9,6 +9,7 @@ from sagelet_api.web.report import report_view
 from sagelet_api.web.site import Site, TemplateValues, context, place
 from sagelet_api.web.steps import steps_view
 from sagelet_api.web.timeline import timeline
+from sagelet_engine.base.errors import OrchestrationNotFound
 from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
@@ -58,7 +59,19 @@ def _facts(site: Site, job: TrainingJob) -> TemplateValues:
         "final_metrics": described.get("FinalMetricDataList", []),
         "outputs": _outputs(site, job, described["ModelArtifacts"]["S3ModelArtifacts"]),
         "place": place(),
+        "tuning": _tuning_of(site, job),
     }
+
+
+def _tuning_of(site: Site, job: TrainingJob) -> str | None:
+    """Returns the name of the tuning job that made the job, or None if there is none (any more)."""
+    if job.parent is None:
+        return None
+    try:
+        # The name in an ARN is in lower case.
+        return site.engine.orchestrations.get(place().tuning_key(job.parent.arn.rpartition("/")[2])).key.name
+    except OrchestrationNotFound:
+        return None
 
 
 class JobOutput(TypedDict):

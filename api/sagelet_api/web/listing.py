@@ -1,20 +1,27 @@
-"""The list of jobs, one page at a time. An address selects it, and ListTrainingJobs or Search find it."""
+"""The lists of training jobs and tuning jobs, one page at a time.
+
+An address selects a page, and AWS's List calls or Search find it.
+"""
 
 import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import validate
-from sagelet_api.services.sagemaker.job_operations import job_query
+from sagelet_api.services.sagemaker.job_operations import job_query, next_token
 from sagelet_api.services.sagemaker.search import job_search
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.search import SearchPage
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
+
+J = TypeVar("J", TrainingJob, TuningJob)
 
 #: Jobs of a page.
 LIMIT = 50
@@ -66,8 +73,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Listing:
-    jobs: list[TrainingJob]
+class Listing(Generic[J]):
+    jobs: list[J]
     #: The token of the next page. Empty if this is the last.
     next_token: str
 
@@ -78,7 +85,7 @@ class Listing:
         return hashlib.sha256(versions.encode()).hexdigest()[:16]
 
 
-def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
+def listing(engine: Engine, context: Context, asked: Asked) -> Listing[TrainingJob]:
     """Returns a page of the list. Raises ValidationException for a property that training jobs do not have, and for a
     token of another list.
     """
@@ -92,6 +99,16 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
         return Listing(page.jobs, "")
     token = page_tokens.encode(page_tokens.fingerprint(request), page.next.value, page.next.job_id)
     return Listing(page.jobs, token)
+
+
+def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[TuningJob]:
+    """Returns a page of the list of tuning jobs. All of the text is searched for in their names."""
+    request: Parameters = {"SortBy": SORTS[asked.sort], "SortOrder": _order(asked), "MaxResults": LIMIT}
+    request |= {"NameContains": asked.text} if asked.text else {}
+    request |= {"StatusEquals": asked.status} if asked.status else {}
+    request |= {"NextToken": asked.token} if asked.token else {}
+    page = engine.orchestrations.page(job_query(context, request))
+    return Listing(page.jobs, "" if page.next is None else next_token(request, page.next))
 
 
 def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage[TrainingJob]:

@@ -8,11 +8,14 @@ from typing import Any
 from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.protocol.operations import Context
 from sagelet_api.services.sagemaker.service import TrainingJobs
+from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.sessions import Sessions
-from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.base.errors import JobNotFound, OrchestrationNotFound
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.s3.store import S3Store
 
 #: What a template is rendered with, by the names that it uses.
@@ -37,13 +40,17 @@ class Place:
     def key(self, name: str) -> JobKey:
         return JobKey(self.account, self.region, name)
 
+    def tuning_key(self, name: str) -> OrchestrationKey:
+        return OrchestrationKey(self.account, self.region, name, OrchestrationKind.TUNING)
+
 
 @dataclass(frozen=True)
 class Site:
-    """`jobs`: the training-job operations, as AWS's API has them."""
+    """`jobs` and `tunings`: the operations of training jobs and tuning jobs, as AWS's API has them."""
 
     engine: Engine
     jobs: TrainingJobs
+    tunings: TuningJobs
     objects: S3Store
     sessions: Sessions
 
@@ -51,6 +58,16 @@ class Site:
         """Returns the job in the request's place. Raises werkzeug's NotFound."""
         with found(name):
             return self.engine.jobs.get(place().key(name))
+
+    def tuning(self, name: str) -> TuningJob:
+        """Returns the tuning job in the request's place. Raises werkzeug's NotFound."""
+        from werkzeug.exceptions import NotFound
+
+        here = place()
+        try:
+            return self.engine.orchestrations.get(here.tuning_key(name))
+        except OrchestrationNotFound as error:
+            raise NotFound(f"Account {here.account} has no tuning job {name} in {here.region}.") from error
 
 
 def place() -> Place:

@@ -37,13 +37,16 @@ tuner = HyperparameterTuner(
     random_seed=7,
     max_jobs=jobs,
     max_parallel_jobs=2,
+    early_stopping_type="Off",
     base_tuning_job_name="tune",
     tags=[{"Key": "team", "Value": "vision"}],
 )
-tuner.fit(wait=True)
+tuner.fit(wait=False)
+tuner.wait()
 name = tuner.latest_tuning_job.name
 frame = tuner.analytics().dataframe()
 attached = HyperparameterTuner.attach(name, sagemaker_session=session)
+attached.wait()
 best = attached.best_estimator()
 print(
     "ANSWER",
@@ -52,6 +55,13 @@ print(
             "name": name,
             "best": tuner.best_training_job(),
             "attached_best": attached.best_training_job(),
+            "attached": {
+                "strategy": attached.strategy,
+                "early_stopping_type": attached.early_stopping_type,
+                "ranges": sorted(attached.hyperparameter_ranges()),
+                "max_jobs": attached.max_jobs,
+                "rows": len(attached.analytics().dataframe()),
+            },
             "best_hyperparameters": {key: str(value) for key, value in best.hyperparameters().items()},
             "model_data": best.model_data,
             "status": tuner.describe()["HyperParameterTuningJobStatus"],

@@ -1,5 +1,5 @@
 // The page of a job, kept up to date: its head, its facts, its charts. The log has a script of its own.
-import {listen, replacePart} from "./live.js";
+import {atLeisure, listen, oneAtATime, replacePart} from "./live.js";
 import {showTimes} from "./times.js";
 
 const job = document.getElementById("job");
@@ -11,23 +11,6 @@ async function renew(id) {
   if (!element) return;
   await replacePart(element, element.dataset.url);
   showTimes(element);
-}
-
-// One at a time, and again when there was word meanwhile.
-function oneAtATime(work) {
-  let busy = false, again = false;
-  return async () => {
-    if (busy) {
-      again = true;
-      return;
-    }
-    busy = true;
-    do {
-      again = false;
-      await work();
-    } while (again);
-    busy = false;
-  };
 }
 
 const renewAll = oneAtATime(async () => {
@@ -44,12 +27,6 @@ async function drawCharts() {
   drawSections(found);
   curves.setAttribute("aria-busy", "false");
 }
-// Lines come faster than anybody looks at curves and figures, and long curves cost the server more.
-const atLeisure = (work) => oneAtATime(async () => {
-  const began = performance.now();
-  await work();
-  await new Promise((done) => setTimeout(done, Math.max(2000, 5 * (performance.now() - began))));
-});
 const renewCharts = atLeisure(drawCharts);
 const renewReport = atLeisure(() => renew("report"));
 

@@ -56,3 +56,30 @@ export async function replacePart(element, url) {
 function keyOf(element) {
   return `${element.tagName} ${element.getAttribute("href") ?? ""} ${element.value ?? ""} ${element.id}`;
 }
+
+// One at a time, and again when there was word meanwhile.
+export function oneAtATime(work) {
+  let busy = false, again = false;
+  return async () => {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    do {
+      again = false;
+      await work();
+    } while (again);
+    busy = false;
+  };
+}
+
+// Does the work less often than there is news: lines come faster than anybody looks at curves and figures, and long curves
+// cost the server more.
+export function atLeisure(work) {
+  return oneAtATime(async () => {
+    const began = performance.now();
+    await work();
+    await new Promise((done) => setTimeout(done, Math.max(2000, 5 * (performance.now() - began))));
+  });
+}

@@ -1,0 +1,182 @@
+"""The probes of `sagelet tune batch-size`: short training jobs, one after the other."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.batch_search import (
+    BadSearch,
+    Bounds,
+    LearningRate,
+    Outcome,
+    Probe,
+    Rule,
+    figure,
+    judged,
+    largest,
+    next_size,
+    peak_of,
+    speed_of,
+)
+from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.output import say, until_reader_ends
+from sagelet_api.cli.submission import COMPILE
+from sagelet_api.cli.training_jobs import ENDED, Job, NoSuchJob, describe
+from sagelet_api.cli.wait import EVERY, Progress
+from sagelet_api.protocol.members import Parameters
+from sagelet_api.servers.server import Server
+from sagelet_engine.base.errors import SageletError
+
+_COMPILER = "sagemaker_training_compiler"
+#: Endings of a probe's name, for probes that are repeated because somebody stopped them.
+_REPEATS = ("", *(f"-{number}" for number in range(2, 10)))
+NAMES = {False: "native", True: "compiled"}
+
+
+class ProbeFailed(SageletError):
+    """A probe failed for another reason than memory, so the search cannot go on."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What all probes of a search have in common."""
+
+    #: Begins the name of each probe.
+    name: str
+    request: Parameters
+    parameter: str
+    bounds: Bounds
+    rate: LearningRate | None
+    rule: Rule
+    #: Hyperparameters of the probes: fewer steps, and what the user gave.
+    short: Mapping[str, str]
+    #: Bytes that a process on the CPU may have. None for no limit.
+    memory: int | None
+
+
+def probe_request(search: Search, name: str, size: int, *, compiled: bool) -> Parameters:
+    """Returns the request of one probe. Its learning rate follows the batch, as in the training that it stands for."""
+    own = {
+        key: value for key, value in search.request.get("HyperParameters", {}).items() if not key.startswith(_COMPILER)
+    }
+    rate = {} if search.rate is None else {search.rate.name: f"{search.rate.at(size, search.rule):.6g}"}
+    algorithm = dict(search.request["AlgorithmSpecification"])
+    if "TrainingImage" in algorithm:
+        algorithm["TrainingImage"] = _image(algorithm["TrainingImage"], compiled=compiled)
+    return {
+        **search.request,
+        "TrainingJobName": name,
+        "AlgorithmSpecification": algorithm,
+        "HyperParameters": {
+            **own,
+            **(COMPILE if compiled else {}),
+            **search.short,
+            **rate,
+            search.parameter: str(size),
+        },
+    }
+
+
+def _image(uri: str, *, compiled: bool) -> str:
+    """Returns AWS's image of the other way of training: `pytorch-training` and `pytorch-trcomp-training` have the same
+    tags. Every other image stays.
+    """
+    native, with_compiler = "/pytorch-training:", "/pytorch-trcomp-training:"
+    return uri.replace(native, with_compiler) if compiled else uri.replace(with_compiler, native)
+
+
+@dataclass
+class Runner:
+    """Runs the probes of a search, one after the other."""
+
+    aws: Aws
+    server: Server
+    plan: Search
+    progress: Progress
+
+    def search(self, *, compiled: bool) -> list[Probe]:
+        """Returns all probes of one way of training. Raises ProbeFailed."""
+        probes: list[Probe] = []
+        tried: dict[int, bool] = {}
+        while (size := next_size(self.plan.bounds, tried)) is not None:
+            probe = self._probe(size, compiled=compiled)
+            probes.append(probe)
+            tried[size] = probe.outcome is Outcome.FITS
+            self._tell(probe)
+        if largest(tried) is None:
+            say(f"{NAMES[compiled]}: not even a batch of {min(tried)} fits", err=True)
+        return probes
+
+    def _probe(self, size: int, *, compiled: bool) -> Probe:
+        name, request = self._place(size, compiled=compiled)
+        try:
+            if request is not None:
+                self.aws.call("sagemaker", "create_training_job", **request)
+            job = self._ended(name)
+        except KeyboardInterrupt:
+            self._stop(name)
+            raise
+        report = self._asked(name, "compiler-report")
+        if compiled and report is not None and not report["compiled"]:
+            raise ProbeFailed(
+                f"{name} trained natively, so nothing is known of compiled training: "
+                f"{report['reason'] or 'its script used no XLA device'}. "
+                "Search for native training alone with --only native"
+            )
+        findings = self._asked(name, "doctor") or {"findings": []}
+        outcome = judged(job, report, [one["rule"] for one in findings["findings"]], self.plan.memory)
+        if outcome is Outcome.OTHER:
+            reason = job.get("FailureReason") or job["SecondaryStatusTransitions"][-1].get("StatusMessage", "")
+            raise ProbeFailed(
+                f"{name} ended for another reason than memory ({job['TrainingJobStatus']}): {reason}. "
+                f"`sagelet doctor {name}` and `sagelet logs {name}` say more"
+            )
+        return Probe(name, compiled, size, outcome, speed_of(report), peak_of(report))
+
+    def _place(self, size: int, *, compiled: bool) -> tuple[str, Parameters | None]:
+        """Returns a probe's name, and its request if it is to be made. One of an earlier search is not repeated."""
+        for repeat in _REPEATS:
+            name = f"{self.plan.name}-{NAMES[compiled]}-{size}{repeat}"
+            request = probe_request(self.plan, name, size, compiled=compiled)
+            try:
+                earlier = describe(self.aws, self.server, name)
+            except NoSuchJob:
+                return name, request
+            if earlier.get("HyperParameters") != request["HyperParameters"]:
+                raise BadSearch(f"The probe {name} of an earlier search has other hyperparameters: give another --name")
+            if not _was_stopped(earlier):
+                return name, None
+        raise ProbeFailed(f"Every probe of {self.plan.name} for a batch of {size} was stopped: give another --name")
+
+    def _ended(self, name: str) -> Job:
+        while (job := describe(self.aws, self.server, name))["TrainingJobStatus"] not in ENDED:
+            self.progress.tell(self.server, [job])
+            time.sleep(EVERY)
+        return job
+
+    def _stop(self, name: str) -> None:
+        """Stops a probe, unless it has ended or was never made."""
+        try:
+            self.aws.call("sagemaker", "stop_training_job", TrainingJobName=name)
+        except ServerRefused as refused:
+            if refused.code not in ("ValidationException", "ResourceNotFound"):
+                raise
+
+    def _asked(self, name: str, what: str) -> Mapping[str, Any] | None:
+        try:
+            return ask(self.server, "GET", self.server.job_path(name, what))
+        except ServerRefused as refused:
+            if refused.code != "404":
+                raise
+            return None
+
+    def _tell(self, probe: Probe) -> None:
+        speed = "" if probe.samples_per_second is None else f", {figure(probe.samples_per_second)} samples/s"
+        with until_reader_ends():
+            say(f"{NAMES[probe.compiled]} {probe.size}: {probe.outcome.value}{speed} ({probe.job})", err=True)
+
+
+def _was_stopped(job: Job) -> bool:
+    return job["TrainingJobStatus"] in ("Stopping", "Stopped") and job["SecondaryStatus"] != "MaxRuntimeExceeded"
