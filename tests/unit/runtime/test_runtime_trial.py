@@ -10,6 +10,7 @@ import pytest
 from sagelet_runtime.base import installed
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.gpu import probe, trial
+from support.cache_jobs import build_plugin
 
 A, B = "GPU-00000000-0000-0000-0000-00000000000a", "GPU-00000000-0000-0000-0000-00000000000b"
 
@@ -184,6 +185,34 @@ def test_a_disk_that_takes_no_verdict_fails_no_job(host: Host, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "write_text", full)
     assert host.tried().works
+
+
+#: torch and a torch_xla without a client.
+FAKES = {
+    "torch.py": "",
+    "torch_xla/__init__.py": "def device(): raise RuntimeError('no client')",
+    "torch_xla/experimental/plugins.py": "DevicePlugin = object\nuse_dynamic_plugins = register_plugin = print",
+    "torch_xla-2.9.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch_xla\nVersion: 2.9.0\n",
+}
+TOO_OLD = (
+    "it loaded the plugin: error: jax-cuda12-pjrt 0.6.2 has PJRT C API 0.70, and torch_xla 2.9.0 needs 0.75 or newer: "
+    "install a newer one (pip install --upgrade jax-cuda12-pjrt)"
+)
+NO_CLIENT = "it created the plugin's client: RuntimeError: no client"
+
+
+@pytest.mark.parametrize(
+    ("minor", "oldest", "where"),
+    [("70", "75", TOO_OLD), ("75", "75", NO_CLIENT), ("70", "70", NO_CLIENT), ("116", "75", NO_CLIENT)],
+)
+def test_the_trial_refuses_a_plugin_that_is_too_old(tmp_path: Path, minor: str, oldest: str, where: str) -> None:
+    build_plugin(tmp_path / "plugin.so")
+    for name, text in FAKES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    plugin = {gpu.PLUGIN: str(tmp_path / "plugin.so"), gpu.OLDEST: oldest, gpu.LABEL: "jax-cuda12-pjrt 0.6.2"}
+    found = probe.probe({"PYTHONPATH": str(tmp_path), "PJRT_DEVICE": "CUDA", "FAKE_API": minor, **plugin})
+    assert (found.api, found.problem) == (f"0.{minor}", f"the trial failed while {where}")
 
 
 def test_pip_s_own_digest_is_read() -> None:
