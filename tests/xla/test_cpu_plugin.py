@@ -48,6 +48,7 @@ def train(base: Path, client: str, cache: Path, **variables: str) -> tuple[list[
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
     assert ended.code == 0, ended.log
     assert "hardware=CPU" in ended.log
+    assert "Profiler API not found" not in ended.log
     (losses,) = re.findall(r"^losses=(.+)$", ended.log, re.MULTILINE)
     reports = [json.loads(file.read_text()) for file in (base / "output/sagelet").glob("*.json")]
     (told,) = [one["cache"] for one in reports if "cache" in one]
