@@ -52,6 +52,8 @@ JOBS: Mapping[str, str] = {
     "`xla`: XLA or nothing; not set: XLA, and Inductor where the trial of a GPU's plugin fails",
     "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `builtin`, the default, or `plugin`, XLA's CPU "
     "plugin ([GPUs](../how-to/gpu.md))",
+    "SAGELET_GPU_TRIAL": "`always`: the plugin is tried in this job; `kept`, the default: an earlier job's verdict "
+    "counts ([the trial](../how-to/gpu.md#the-verdict-is-kept))",
     "SAGELET_GPU_PROBE_SECONDS": "seconds that the test of the GPU plugin before a compiled job may take",
 }
 #: Variables for sagelet's own tests.
@@ -66,7 +68,8 @@ INTERNAL = frozenset(
         "SAGELET_DEBUGPY_LISTEN", "SAGELET_DETACHED", "SAGELET_DRIVER_INSTALL", "SAGELET_HOST_COOKIE",
         "SAGELET_INDUCTOR", "SAGELET_INSTANCE_GPUS",
         "SAGELET_JOB_GPUS", "SAGELET_JOB_ID", "SAGELET_MASTER_PORT", "SAGELET_NOT_COMPILED", "SAGELET_OLD_TRANSFORMERS",
-        "SAGELET_PJRT_FRONT", "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_STANDS_IN_FOR",
+        "SAGELET_PJRT_FRONT", "SAGELET_PJRT_LABEL", "SAGELET_PJRT_NAME", "SAGELET_PJRT_OLDEST",
+        "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_STANDS_IN_FOR",
         "SAGELET_STAND_IN_TRANSFORMERS", "SAGELET_TICKET", "SAGELET_TRAINING_IMAGE",
         "SAGELET_WORKER_NOTES", "SAGELET_WORKER_PROCESS", "SAGELET_WORLD",
     }

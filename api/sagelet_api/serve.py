@@ -107,7 +107,6 @@ class Sagelet:
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         tuning = TuningJobs(self.engine, jobs.check)
         processing = ProcessingJobs(self.engine, bridge.has_repository, roles)
-        tuning = TuningJobs(self.engine, jobs.check)
         pipelines = PipelineOperations(self.engine, roles)
         services: Mapping[str, Operations] = {
             "sagemaker": {

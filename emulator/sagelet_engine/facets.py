@@ -223,8 +223,8 @@ class Jobs(JobsOf[TrainingJob]):
         return self._store.get_by_id(job_id)
 
     def by_ids(self, job_ids: Sequence[str]) -> dict[str, TrainingJob]:
-        """Returns those of these jobs that exist, by their ids."""
-        return self._store.by_ids(job_ids)
+        """Returns those of these training jobs that exist, by their ids."""
+        return {job_id: as_training(job) for job_id, job in self._store.by_ids(job_ids).items()}
 
     def session(self, token: str) -> JobSession | None:
         """Returns the job that a session token belongs to, ended or not. None if there is no such job (any more)."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -47,6 +48,7 @@ def train(base: Path, client: str, cache: Path, **variables: str) -> tuple[list[
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
     assert ended.code == 0, ended.log
     assert "hardware=CPU" in ended.log
+    assert "Profiler API not found" not in ended.log
     (losses,) = re.findall(r"^losses=(.+)$", ended.log, re.MULTILINE)
     reports = [json.loads(file.read_text()) for file in (base / "output/sagelet").glob("*.json")]
     (told,) = [one["cache"] for one in reports if "cache" in one]
@@ -59,36 +61,41 @@ def test_the_plugin_trains_as_the_built_in_client_and_compiles_once(tmp_path: Pa
     own, off, _ = train(tmp_path / "builtin", "builtin", cache)
     assert (off["enabled"], list(cache.iterdir())) == (False, [])
     cold, first, log = train(tmp_path / "cold", "plugin", cache)
-    assert "PJRT_DEVICE=CPU_PLUGIN: this host has no GPU; XLA's client is lammps-jax-pjrt-cpu" in log
+    named = f"lammps-jax-pjrt-cpu {metadata.version('lammps-jax-pjrt-cpu')} (PJRT C API 0.115)"
+    assert f"PJRT_DEVICE=CPU_PLUGIN: this host has no GPU; XLA's client is {named}, which passed its trial\n" in log
     assert cold == pytest.approx(own, rel=1e-5)
     assert (first["enabled"], first["hits"]) == (True, 0)
     assert first["misses"] > 0
-    warm, second, _ = train(tmp_path / "warm", "plugin", cache)
+    warm, second, log = train(tmp_path / "warm", "plugin", cache)
+    assert re.search(r"which passed its trial on \d{4}-\d\d-\d\d at \d\d:\d\d UTC\n", log), "not tried again"
     assert warm == cold
     assert (second["hits"], second["misses"]) == (first["misses"], 0)
-    _, changed, _ = train(tmp_path / "flags", "plugin", cache, XLA_FLAGS="--xla_cpu_prefer_vector_width=128")
+    _, changed, log = train(tmp_path / "flags", "plugin", cache, XLA_FLAGS="--xla_cpu_prefer_vector_width=128")
     assert changed["hits"] == 0
+    assert "which passed its trial\n" in log, "tried with these flags"
 
 
 def test_jobs_of_a_server_share_the_cache(tmp_path: Path) -> None:
     server = SageletProcess(tmp_path / "data", "--runtime", "process").start()
     try:
         jobs = Jobs(server)
-        cold, warm = (_cache_of_a_job(jobs) for _ in range(2))
+        (cold, tried), (warm, kept) = (_cache_of_a_job(jobs) for _ in range(2))
     finally:
         server.stop()
+    assert (" its trial on 20" in tried, " its trial on 20" in kept) == (False, True), "the verdict is kept as well"
     assert (cold["hits"], warm["misses"]) == (0, 0)
     assert warm["hits"] == cold["misses"] > 0
 
 
-def _cache_of_a_job(jobs: Jobs) -> dict[str, Any]:
+def _cache_of_a_job(jobs: Jobs) -> tuple[dict[str, Any], str]:
+    """Returns what the cache did for a job, and the job's log."""
     hyperparameters = {"sagemaker_training_compiler_enabled": '"true"'}
     environment = {"SAGELET_XLA_CLIENT": "plugin"}
     name = jobs.submit(SCRIPT, image=COMPILED, hyperparameters=hyperparameters, Environment=environment)
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed", jobs.log(name)
     url = f"{jobs.server.endpoint}/_sagelet/jobs/{name}/compiler-report?account={ACCOUNT}&region=us-east-1"
     report: dict[str, Any] = json.loads(urlopen(url).read())
-    return dict(report["total"]["cache"])
+    return dict(report["total"]["cache"]), "\n".join(jobs.log(name))
 
 
 def test_server_and_container_have_the_same_default() -> None:

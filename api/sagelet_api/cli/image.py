@@ -26,7 +26,7 @@ def image() -> None:
     "--variant",
     default="cpu",
     show_default=True,
-    help="cpu, py39 (the libraries of 2022), cu12 or cu12-renamed (GPUs).",
+    help="cpu, py39 (the libraries of 2022), cu13, cu12 or cu12-renamed (GPUs).",
 )
 @click.option("--base", default="auto", show_default=True, help="auto, registry, debian, or an image reference.")
 @click.option("--index-url", envvar="PIP_INDEX_URL", show_envvar=True, help="Package index for pip.")
@@ -129,14 +129,13 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool, server: Server) -
 
     found = Resolver(image_rules, known_directory(server)).resolve(uri)
     if as_json:
-        names = {"image": found.local_image, "gpu_image": found.gpu_image, "dated_image": found.dated_image}
-        names["rule"] = found.rule
-        echo_json({"uri": uri, **names, "refusal": found.refusal})
+        names = {"image": found.local_image, "dated_image": found.dated_image, "rule": found.rule}
+        echo_json({"uri": uri, **names, "gpu_images": list(found.gpu_images), "refusal": found.refusal})
     elif found.local_image is None:
         raise click.ClickException(found.refusal or "no image stands in for it")
     else:
         dated = f"; without GPUs {found.dated_image}, if it is there" if found.dated_image else ""
-        gpus = f"; with GPUs {found.gpu_image}, if it is there" if found.gpu_image else ""
+        gpus = f"; with GPUs {' or '.join(found.gpu_images)}, if it is there" if found.gpu_images else ""
         click.echo(f"{found.local_image}  (rule: {found.rule}{dated}{gpus})")
 
 

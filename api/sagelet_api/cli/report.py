@@ -39,7 +39,8 @@ def report(name: str, as_json: bool, server: Server) -> None:
 
 def show(found: CompilerReport, out: Console) -> None:
     state = "" if found.final else ", so far"
-    how = f"compiled on {found.platform}" if found.compiled else "trained natively"
+    by = f" by {found.client}" if found.client else ""
+    how = f"compiled on {found.platform}{by}" if found.compiled else "trained natively"
     how += f" (NOT COMPILED: {found.reason})" if found.reason else ""
     out.print(f"{found.job}: {how}, {len(found.workers)} worker(s){state}", markup=False)
     out.print(_figures(found))

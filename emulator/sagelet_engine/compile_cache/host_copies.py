@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.compile_cache import inductor
+from sagelet_engine.compile_cache import inductor, trials
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
@@ -36,7 +36,7 @@ class HostCopies:
     """Gives hosts copies of their account's entries for their image, and takes what successful jobs have compiled.
 
     An account's jobs share entries and trust each other. No other account sees them. A job that fails or is stopped
-    leaves nothing behind.
+    leaves no programs behind.
     """
 
     def __init__(self, store: CacheStore, clock: Clock) -> None:
@@ -62,6 +62,8 @@ class HostCopies:
             place.mkdir(parents=True)
             for entry in sorted(source.glob("*")) if _by_xla(job) else ():
                 _copy(entry, place / entry.name)
+            if _by_xla(job):
+                trials.lay_out(self.store, job.key.account, job.image, place)
             if _by_inductor(job):
                 inductor.lay_out(self.store, job.key.account, job.image, place / inductor.DIRECTORY)
 
@@ -81,9 +83,20 @@ class HostCopies:
             try:
                 if job.verdict is not None and job.verdict.status is SecondaryStatus.COMPLETED:
                     self._take(job, job.image, host, place)
+                if job.verdict is not None and _by_xla(job):
+                    self._take_trials(job, job.image, host, job.verdict.status)
                 remove_tree(place)
             except (OSError, DirectoryStays) as error:
                 log.warning("%s: what %s compiled is not kept: %s", job.key.name, name, error)
+
+    def _take_trials(self, job: TrainingJob, image: str, host: HostDirectories, status: SecondaryStatus) -> None:
+        """Keeps verdicts on plugins, also of stopped jobs: the trial was over before the script."""
+        account = job.key.account
+        with self._guard:
+            if status is SecondaryStatus.FAILED:
+                trials.take_back(self.store, account, image, host.opt_ml, PLACE)
+            else:
+                trials.take(self.store, account, image, host.opt_ml, PLACE, self._clock.now_ms())
 
     def _take(self, job: TrainingJob, image: str, host: HostDirectories, place: Path) -> None:
         account, now = job.key.account, self._clock.now_ms()

@@ -2,8 +2,8 @@
 
 An entry is "SAGELET1", the SHA-256 of the rest, and the rest. XLA's is a file of images/runtime, pjrt_front.c: the rest
 is a serialized executable, and the name is the SHA-256 of the program, its options, XLA's flags, the platform and its
-devices, and the versions of torch_xla and the plugin. Inductor's is a file of its cache directory (inductor.py). The
-account and the image are the directories that an entry is in.
+devices, and the versions of torch_xla and the plugin. Inductor's is a file of its cache directory (inductor.py). A
+trial's is the verdict on a plugin (trials.py). The account and the image are the directories that an entry is in.
 
 No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so entries stay complete
 whatever servers and commands do, and after a `kill -9` at any time. The time of an entry's last use is its file's
@@ -26,7 +26,7 @@ DIRECTORY = "compile-cache"
 DRAFTS = ".drafts"
 MAGIC = b"SAGELET1"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
-NAME = re.compile(r"[0-9a-f]{64}(\.inductor)?")
+NAME = re.compile(r"[0-9a-f]{64}(\.inductor|\.trial)?")
 _CHUNK = 1 << 20
 
 
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 class Entry:
     account: str
     image: str
-    #: 64 hexadecimal digits; Inductor's with `.inductor` behind them.
+    #: 64 hexadecimal digits; behind them `.inductor` for Inductor's, `.trial` for a trial's.
     name: str
     #: Bytes.
     size: int
@@ -86,6 +86,15 @@ class CacheStore:
             return True
 
         self._publish(account, image, name, now_ms, written)
+
+    def replace(self, account: str, image: str, name: str, body: bytes, now_ms: int) -> None:
+        """Makes an entry of bytes in place of an existing one. Killed in between, it leaves none."""
+        self.remove(account, image, name)
+        self.add(account, image, name, body, now_ms)
+
+    def remove(self, account: str, image: str, name: str) -> None:
+        """Drops an entry, if it is there."""
+        (self.directory(account, image) / name).unlink(missing_ok=True)
 
     def use(self, account: str, image: str, name: str, now_ms: int) -> None:
         """Notes that an entry was used."""
@@ -149,7 +158,7 @@ class CacheStore:
                 yield path
 
     def _drop(self, entry: Entry) -> None:
-        (self.directory(entry.account, entry.image) / entry.name).unlink(missing_ok=True)
+        self.remove(entry.account, entry.image, entry.name)
 
     def _copy_whole(self, source: Path, draft: Path, within: int) -> bool:
         """Copies an entry to the disk. Returns False if it is not an entry, or larger than the whole cache may be."""

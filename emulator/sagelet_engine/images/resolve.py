@@ -87,8 +87,8 @@ class Resolution:
     facts: ImageFacts
     #: A full sentence for the job's FailureReason.
     refusal: str | None = None
-    #: The image for a job that has leased GPUs, if it exists here.
-    gpu_image: str | None = None
+    #: The images for a job that has leased GPUs. It gets the first one that exists here.
+    gpu_images: tuple[str, ...] = ()
     #: The image for a job without GPUs, if it exists here: one as old as the image that the request names.
     dated_image: str | None = None
 
@@ -116,8 +116,8 @@ class Resolver:
         for rule in (*self._mapped(), *self._rules):
             if match := rule.pattern.fullmatch(uri):
                 refusal = None if rule.refusal is None else _refusal(uri, rule.refusal)
-                image, gpu_image = rule.image_for(match), rule.gpu_image_for(match)
-                return Resolution(uri, image, rule.name, facts, refusal, gpu_image, rule.dated_image_for(match))
+                image, gpu_images = rule.image_for(match), rule.gpu_images_for(match)
+                return Resolution(uri, image, rule.name, facts, refusal, gpu_images, rule.dated_image_for(match))
         return Resolution(uri, uri, LITERAL, facts)
 
     def _mapped(self) -> list[Rule]:

@@ -33,7 +33,7 @@ class Rule:
     #: The template of a local image's reference. None for a rule that refuses.
     image: str | None
     refusal: str | None
-    #: Like `image`, for a job that has GPUs. None if such a job gets `image`, too.
+    #: Like `image`, for a job that has GPUs: several, separated by blanks. None if such a job gets `image`, too.
     gpu_image: str | None = None
     #: Like `image`, for a URI in which `dated` is found.
     dated_image: str | None = None
@@ -42,8 +42,8 @@ class Rule:
     def image_for(self, match: re.Match[str]) -> str | None:
         return _filled(self.image, match)
 
-    def gpu_image_for(self, match: re.Match[str]) -> str | None:
-        return _filled(self.gpu_image, match)
+    def gpu_images_for(self, match: re.Match[str]) -> tuple[str, ...]:
+        return tuple((_filled(self.gpu_image, match) or "").split())
 
     def dated_image_for(self, match: re.Match[str]) -> str | None:
         found = self.dated is not None and self.dated.search(match.string)

@@ -1,7 +1,8 @@
 """The variants of the training image: which Python, torch, torch_xla and PJRT plugin each holds.
 
-torch_xla from the package index brings a client for CPUs only, so a GPU variant adds a PJRT plugin whose C API has the
-version that torch_xla was built for. The variant `py39` has the libraries of 2022, which need an older Python.
+torch_xla from the package index brings a client for CPUs only, so a GPU variant adds a PJRT plugin whose C API is not
+older than torch_xla's. Its CUDA is torch's, because one process loads one libcudnn.so.9. The variant `py39` has the
+libraries of 2022, which need an older Python.
 """
 
 from collections.abc import Mapping
@@ -11,11 +12,11 @@ from enum import Enum
 import sagelet_engine
 from sagelet_engine.base.errors import SettingsError
 
-#: The distribution of the images' PJRT plugin.
-PLUGIN = "jax-cuda12-pjrt"
-#: Those that jobs use where one is installed, best first, and the releases of torch_xla that load them
-#: (images/runtime, gpu/plugin.py).
-PLUGINS, RELEASES = ("jax-cuda13-pjrt", PLUGIN), ("2.8", "2.9")
+#: The distributions of PJRT plugins. Jobs use the first one that is installed. And the releases of torch_xla that load
+#: them (images/runtime, gpu/plugin.py).
+PLUGINS, RELEASES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt"), ("2.8", "2.9")
+#: PyTorch's index of wheels for CUDA 13.0. On the package index torch 2.9.0 is built for CUDA 12.8.
+CUDA13_INDEX = "https://download.pytorch.org/whl/cu130"
 REPOSITORY = "sagelet/training"
 
 
@@ -40,6 +41,8 @@ class Variant:
     arguments: Mapping[str, str] = field(default_factory=dict)
     #: The Python version of the base image: `3.11`.
     python: str = "3.11"
+    #: The oldest NVIDIA driver of its CUDA: 525 for CUDA 12, 580 for CUDA 13. 0 if it uses no GPUs.
+    driver: int = 0
 
     @property
     def is_for_gpus(self) -> bool:
@@ -53,12 +56,14 @@ class Variant:
     @property
     def packages(self) -> dict[str, str | None]:
         """Returns the versions of the variant's distributions, or None for those that are not installed."""
-        plugin = next((word for word in self.arguments.get("PJRT_PLUGIN", "").split() if word.startswith(PLUGIN)), "")
-        return {
-            "torch": self.arguments.get("TORCH"),
-            "torch_xla": self.arguments.get("TORCH_XLA"),
-            PLUGIN: plugin.partition("==")[2] or None,
-        }
+        pinned = dict(word.split("==", 1) for word in self.arguments.get("PJRT_PLUGIN", "").split() if "==" in word)
+        plugins = {name: pinned.get(name) for name in PLUGINS}
+        return {"torch": self.arguments.get("TORCH"), "torch_xla": self.arguments.get("TORCH_XLA"), **plugins}
+
+    @property
+    def plugin(self) -> str:
+        """Returns the distribution of its PJRT plugin, or an empty string."""
+        return next((name for name in PLUGINS if self.packages[name]), "")
 
     @property
     def reference(self) -> str:
@@ -78,6 +83,7 @@ CU12 = Variant(
         "TORCHAUDIO": "2.8.0",
         "PJRT_PLUGIN": "jax-cuda12-pjrt==0.6.2 nvidia-cuda-nvcc-cu12>=12.6.85,<13",
     },
+    driver=525,
 )
 #: PJRT C API 0.75 on both sides. torch_xla 2.9 aborts on a platform called CUDA, so the plugin gets another name.
 CU12_RENAMED = Variant(
@@ -88,6 +94,20 @@ CU12_RENAMED = Variant(
         "TORCH_XLA": "2.9.0",
         "PJRT_PLUGIN": "jax-cuda12-pjrt==0.7.1 nvidia-cuda-nvcc-cu12>=12.6.85,<13",
     },
+    driver=525,
+)
+#: An XLA of 2026. Its CPU plugin of the same release (API 0.115) is the one that CI trains on.
+CU13 = Variant(
+    "cu13",
+    "torch 2.9.0, torch_xla 2.9.0 on the CUDA 13 plugin of JAX 0.11.2, under another name",
+    {
+        "TORCH": "2.9.0",
+        "TORCH_XLA": "2.9.0",
+        "TORCH_INDEX_URL": CUDA13_INDEX,
+        # torch 2.9.0 holds the packages of CUDA 13 at 13.0.
+        "PJRT_PLUGIN": "jax-cuda13-pjrt==0.11.2 nvidia-cuda-nvcc>=13.0,<13.1",
+    },
+    driver=580,
 )
 #: The oldest pair of torch and torch_xla that the package index has, and the newest Python that has wheels of
 #: Transformers' tokenizers of 2022 (< 0.13) and is in a Debian release: docs/how-to/images-of-their-day.md.
@@ -104,7 +124,9 @@ PY39 = Variant(
     },
     python="3.9",
 )
-VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED, PY39)}
+VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED, CU13, PY39)}
+#: Those for GPUs, in the order in which the built-in rules prefer them, and then the others.
+GPU_VARIANTS = (CU13, CU12, CU12_RENAMED)
 
 
 def variant(name: str) -> Variant:

@@ -1,12 +1,16 @@
 """Checks whether this machine is ready for compiled jobs on its GPUs, with one check for each requirement."""
 
+import json
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from sagelet_engine.images.context import find_root
 from sagelet_engine.images.engine import connect, image_id
-from sagelet_engine.images.variants import CU12, PLUGINS
+from sagelet_engine.images.variants import CU12, GPU_VARIANTS, PLUGINS
 from sagelet_engine.instances.gpus import PATIENCE
 from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.runtimes import gpu_packages
@@ -27,8 +31,8 @@ def check_gpus(facts: DockerFacts | None, driver: list[list[str]] | str) -> list
         check_driver(driver),
         check_nvml(ask_nvml),
         check_engine(facts),
-        check_image(facts, _has_image),
-        check_process(gpu_packages()),
+        check_image(facts, _has_image, driver_of(driver)),
+        check_process(gpu_packages(), ask_plugin),
     ]
 
 
@@ -54,12 +58,17 @@ def check_driver(answer: list[list[str]] | str) -> Check:
         return Check("gpus", False, answer, INSTALL_DRIVER, needed=False)
     if not answer:
         return Check("gpus", False, "the driver lists no GPU", INSTALL_DRIVER, needed=False)
-    version = answer[0][2]
+    version, major = answer[0][2], driver_of(answer)
     found = f"driver {version}: " + ", ".join(f"{name} ({memory}, {uuid})" for uuid, name, _, memory in answer)
-    major = version.partition(".")[0]
-    if major.isdigit() and int(major) < OLDEST_DRIVER:
+    if major is not None and major < OLDEST_DRIVER:
         return Check("gpus", False, found, f"CUDA 12 needs driver {OLDEST_DRIVER} or newer: update it", needed=False)
     return Check("gpus", True, found)
+
+
+def driver_of(answer: list[list[str]] | str) -> int | None:
+    """Returns the driver's major version. None if it is not known."""
+    major = answer[0][2].partition(".")[0] if answer and not isinstance(answer, str) else ""
+    return int(major) if major.isdigit() else None
 
 
 def ask_nvml() -> str:
@@ -111,35 +120,56 @@ def check_engine(facts: DockerFacts | None) -> Check:
     return Check("gpu docker", True, f"{facts.name} gives containers GPUs")
 
 
-def check_image(facts: DockerFacts | None, has_image: Callable[[str], bool]) -> Check:
-    reference = CU12.reference
+def check_image(facts: DockerFacts | None, has_image: Callable[[str], bool], driver: int | None) -> Check:
+    """Checks that a variant for GPUs is there whose CUDA the driver knows. `driver`: its major version, if known."""
+    newest = next(one for one in GPU_VARIANTS if driver is None or driver >= one.driver or one is CU12)
+    remedy = f"`sagelet image build --variant {newest.name}`"
     if facts is None:
+        return Check("gpu image", False, "no Docker Engine answers", f"start it, then {remedy}", needed=False)
+    there = [one for one in GPU_VARIANTS if has_image(one.reference)]
+    if not there:
+        return Check("gpu image", False, "no variant of the training image for GPUs is there", remedy, needed=False)
+    found = "; ".join(f"{one.reference}: {one.text}" for one in there)
+    first = there[0]
+    if driver is not None and driver < first.driver:
+        why = f"{found}. Jobs get {first.reference}, whose CUDA needs driver {first.driver} or newer"
+        update = f"update the driver, or remove that image (`docker rmi {first.reference}`) and use cu12"
+        return Check("gpu image", False, why, update, needed=False)
+    return Check("gpu image", True, found)
+
+
+def ask_plugin() -> Mapping[str, str]:
+    """Returns what images/runtime, gpu/installed_plugin.py says about this Python's plugin.
+
+    It loads the plugin, so it is a process of its own. `problem` says so if that ended without an answer.
+    """
+    command = [sys.executable, "-m", "sagelet_runtime.gpu.installed_plugin"]
+    environment = {**os.environ, "PYTHONPATH": str(find_root() / "runtime")}
+    try:
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        told = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return {"plugin": "", "api": "", "problem": f"the plugin cannot be asked for its API: {error}"}
+    return {name: str(told.get(name, "")) for name in ("plugin", "api", "problem")}
+
+
+def check_process(packages: str, ask: Callable[[], Mapping[str, str]]) -> Check:
+    """Checks the process runtime, whose jobs run with the packages of the server's own Python."""
+    if not packages:
         return Check(
-            "gpu image",
+            "gpu packages",
             False,
-            "no Docker Engine answers",
-            "start it, then `sagelet image build --variant cu12`",
+            f"this Python has no GPU plugin ({' or '.join(PLUGINS)}) beside a torch_xla that loads one",
+            "`sagelet install-torch`, then pip install 'jax-cuda13-plugin[with-cuda]' or "
+            "'jax-cuda12-plugin[with-cuda]', by the driver's CUDA",
             needed=False,
         )
-    if not has_image(reference):
-        return Check(
-            "gpu image", False, f"{reference} is not there", "`sagelet image build --variant cu12`", needed=False
-        )
-    return Check("gpu image", True, f"{reference}: {CU12.text}")
-
-
-def check_process(packages: str) -> Check:
-    """Checks the process runtime, whose jobs run with the packages of the server's own Python."""
-    if packages:
-        return Check("gpu packages", True, f"this Python has {packages}")
-    return Check(
-        "gpu packages",
-        False,
-        f"this Python has no GPU plugin ({' or '.join(PLUGINS)}) beside a torch_xla that loads one",
-        "`sagelet install-torch`, then pip install 'jax-cuda13-plugin[with-cuda]' or 'jax-cuda12-plugin[with-cuda]', "
-        "by the driver's CUDA",
-        needed=False,
-    )
+    told = ask()
+    api = f" (PJRT C API {told['api']})" if told["api"] else ""
+    if told["problem"]:
+        remedy = "install a plugin that fits (`sagelet docs gpu`)"
+        return Check("gpu packages", False, f"this Python has {packages}{api}: {told['problem']}", remedy, needed=False)
+    return Check("gpu packages", True, f"this Python has {packages}{api}")
 
 
 def _has_image(reference: str) -> bool:

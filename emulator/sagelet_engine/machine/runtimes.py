@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.context import find_root
-from sagelet_engine.images.variants import PLUGIN, PLUGINS, RELEASES, VARIANTS, training_image
+from sagelet_engine.images.variants import CU13, PLUGINS, RELEASES, VARIANTS, Variant, training_image
 from sagelet_engine.model.confinement import Exceptions
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.runtimes.node import kept_packages
@@ -91,15 +91,17 @@ def gpu_packages() -> str:
 def variants_here() -> dict[str, bool]:
     """Returns all other variants by reference, and whether this Python stands in for each.
 
-    For GPUs any plugin does. The variants for Pythons of their day need exactly their versions.
+    For GPUs any plugin does, and one of CUDA 13 for `cu13`. The variants for Pythons of their day need exactly their
+    versions.
     """
-    packages = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {
-        one.reference: bool(gpu_packages()) if one.is_for_gpus else packages == one.packages and one.python == python
-        for one in VARIANTS.values()
-        if one.name
-    }
+    return {one.reference: _stands_in_for(one) for one in VARIANTS.values() if one.name}
+
+
+def _stands_in_for(variant: Variant) -> bool:
+    if variant.is_for_gpus:
+        return bool(gpu_packages()) and (variant is not CU13 or _version(CU13.plugin) is not None)
+    packages = {name: _version(name) for name in ("torch", "torch_xla", *PLUGINS)}
+    return packages == variant.packages and variant.python == f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _version(distribution: str) -> str | None:

@@ -91,17 +91,19 @@ def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[st
 
     The job's GPUs must be known: the choice depends on them. The image is None if this machine does not have it.
     """
-    image, gpu_image = resolution.local_image, resolution.gpu_image
-    if job.gpus and _can_run(runtime, gpu_image):
-        return gpu_image, job.stand_in
+    image = resolution.local_image
+    for gpu_image in resolution.gpu_images if job.gpus else ():
+        if _can_run(runtime, gpu_image):
+            return gpu_image, job.stand_in
     if not job.gpus and runtime.knows_images and _can_run(runtime, resolution.dated_image):
         return resolution.dated_image, job.stand_in
     if image is None or not runtime.has_image(image):
         return None, job.stand_in
-    if job.gpus and gpu_image is not None and isinstance(job, TrainingJob) and asks_for_compiler(job.spec):
+    if job.gpus and resolution.gpu_images and isinstance(job, TrainingJob) and asks_for_compiler(job.spec):
+        absent = " or ".join(resolution.gpu_images)
         return image, (
-            f"compiled code runs on the CPU and the GPUs stay unused: {gpu_image} is not there "
-            "(`sagelet image build --variant cu12`)"
+            f"compiled code runs on the CPU and the GPUs stay unused: {absent} is not there "
+            "(`sagelet image build --variant cu13`, or cu12 for a driver older than 580)"
         )
     return image, job.stand_in
 

@@ -11,7 +11,7 @@ import sagelet_engine
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data import compilation
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.images.variants import CU12, PY39, VARIANTS, variant
+from sagelet_engine.images.variants import CPU, CU12, CU13, PY39, VARIANTS, variant
 from sagelet_engine.model.job import SecondaryStatus
 from sagelet_engine.model.training import Compilation
 from sagelet_engine.settings import GpuPolicy
@@ -53,6 +53,9 @@ def test_a_gpu_job_runs_in_the_gpu_variant_where_it_is_there(gpu_world: World) -
     gpu_world.ended("a")
     gpu_world.create("b", **COMPILED)
     assert gpu_world.host("b").plan.image == CPU_IMAGE, "it has no GPU"
+    gpu_world.runtime.images.add(CU13.reference)
+    gpu_world.create("c", **GPU, **COMPILED)
+    assert gpu_world.host("c").plan.image == CU13.reference, "the first of the rule's that is there"
 
 
 def test_without_the_variant_a_compiled_gpu_job_says_that_its_gpus_idle(gpu_world: World) -> None:
@@ -61,7 +64,7 @@ def test_without_the_variant_a_compiled_gpu_job_says_that_its_gpus_idle(gpu_worl
     assert host.plan.image == CPU_IMAGE
     (starting, *_) = gpu_world.job("a").transitions
     assert "the GPUs stay unused" in starting.message
-    assert "sagelet image build --variant cu12" in starting.message
+    assert "sagelet image build --variant cu13" in starting.message
     host.end(0)
     gpu_world.ended("a")
     assert "the GPUs stay unused" in gpu_world.log("a")[0]
@@ -181,5 +184,9 @@ def test_neither_a_fifo_nor_a_link_is_read(world: World, tmp_path: Path) -> None
 
 
 def test_variants_differ_in_what_makes_them() -> None:
-    assert variant("cu12").packages == {"torch": "2.8.0", "torch_xla": "2.8.1", "jax-cuda12-pjrt": "0.6.2"}
+    cu12 = {"torch": "2.8.0", "torch_xla": "2.8.1", "jax-cuda13-pjrt": None, "jax-cuda12-pjrt": "0.6.2"}
+    assert variant("cu12").packages == cu12
+    cu13 = {"torch": "2.9.0", "torch_xla": "2.9.0", "jax-cuda13-pjrt": "0.11.2", "jax-cuda12-pjrt": None}
+    assert variant("cu13").packages == cu13
+    assert [one.plugin for one in (CU12, CU13, CPU)] == ["jax-cuda12-pjrt", "jax-cuda13-pjrt", ""]
     assert len({one.reference for one in VARIANTS.values()}) == len(VARIANTS)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sagelet_api.cli.main import main
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.compile_cache import inductor
+from sagelet_engine.compile_cache import inductor, trials
 from sagelet_engine.compile_cache.host_copies import PLACE, UNREAD
 from sagelet_engine.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
 from sagelet_engine.model.job import JobKey
@@ -335,6 +335,94 @@ def test_a_job_on_cpus_has_a_cache_if_its_client_can_read_one(
     job = world.engine.jobs.create(key, request("cpu", **{**GPU, **on_cpus}), {})
     host: FakeHost = until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1"))
     assert ("SAGELET_COMPILE_CACHE" in host.plan.environment) is has_one
+
+
+# --- verdicts on plugins -------------------------------------------------------------------------------------------
+
+WORKS = {"works": True, "reason": "", "api": "0.116", "tried_s": 1000}
+FAILS = {"works": False, "reason": "No visible GPU devices.", "api": "0.116", "tried_s": 1000}
+VERDICT = f"{named('verdict')}.trial"
+
+
+def said(host: FakeHost, cached: Cached, verdict: object, name: str = VERDICT) -> Path:
+    file = cached.place(host) / name
+    file.write_text(json.dumps(verdict))
+    return file
+
+
+def verdict_of(cached: Cached) -> Any:
+    (entry,) = (one for one in cached.store.entries() if one.name == VERDICT)
+    return json.loads(cached.store.body(entry.account, entry.image, entry.name) or b"")
+
+
+def test_a_plugin_s_verdict_reaches_the_account_s_next_jobs(cached: Cached) -> None:
+    said(first := cached.start("first"), cached, WORKS)
+    cached.end("first", first)
+    assert cached.kept() == {VERDICT}
+    copy = cached.place(second := cached.start("second")) / VERDICT
+    assert (json.loads(copy.read_text()), copy.stat().st_mtime) == (WORKS, UNREAD)
+    said(second, cached, FAILS)
+    cached.end("second", second)
+    assert verdict_of(cached) == FAILS, "the last trial counts"
+    other = cached.start("other", "210987654321")
+    assert not (cached.place(other) / VERDICT).exists(), "no other account sees it"
+
+
+def test_a_stopped_job_leaves_its_verdict_and_no_programs(cached: Cached) -> None:
+    said(host := cached.start("a"), cached, WORKS)
+    cached.compile(host, "step")
+    cached.world.engine.jobs.stop(JobKey(ACCOUNT, "us-east-1", "a"))
+    cached.end("a", host)
+    assert cached.kept() == {VERDICT}
+
+
+def test_a_failed_job_takes_back_the_verdict_that_it_used(cached: Cached) -> None:
+    said(first := cached.start("first"), cached, WORKS)
+    cached.end("first", first)
+    unused = cached.start("unused")
+    cached.end("unused", unused, 1)
+    assert cached.kept() == {VERDICT}, "a job that ended before its trial"
+    os.utime(cached.place(used := cached.start("used")) / VERDICT)
+    cached.end("used", used, 1)
+    assert cached.kept() == set()
+    said(third := cached.start("third"), cached, WORKS)
+    cached.end("third", third, 1)
+    assert cached.kept() == set(), "and it leaves none"
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        [], {}, {**WORKS, "works": "true"}, {**WORKS, "works": False}, {**WORKS, "reason": "but"},
+        {**WORKS, "api": "new"}, {**WORKS, "tried_s": "now"}, {**WORKS, "tried_s": True},
+        {**FAILS, "reason": "x" * 5000},
+    ],
+)  # fmt: skip
+def test_a_verdict_of_another_shape_is_not_kept(cached: Cached, verdict: object) -> None:
+    said(host := cached.start("a"), cached, verdict)
+    cached.end("a", host)
+    assert cached.kept() == set()
+
+
+def test_what_a_verdict_says_is_tamed(cached: Cached) -> None:
+    host = cached.start("a")
+    said(host, cached, {**FAILS, "reason": "\x1b[31mred", "tried_s": 2**60, "more": 1})
+    cached.end("a", host)
+    now_s = cached.world.clock.now_ms() // 1000
+    assert verdict_of(cached) == {**FAILS, "reason": "\ufffd[31mred", "tried_s": now_s}
+
+
+def test_links_are_not_followed_and_few_verdicts_are_kept(cached: Cached, tmp_path: Path) -> None:
+    host = cached.start("a")
+    secret = tmp_path / "secret"
+    secret.write_text(json.dumps(WORKS))
+    link = f"{'0' * 64}.trial"
+    (cached.place(host) / link).symlink_to(secret)
+    for number in range(20):
+        said(host, cached, WORKS, f"{named(str(number))}.trial")
+    cached.end("a", host)
+    assert 0 < len(cached.kept()) <= trials.MOST
+    assert link not in cached.kept()
 
 
 # --- Inductor -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.images.variants import CU12
+from sagelet_engine.images.variants import CU12, CU13, GPU_VARIANTS
 from sagelet_engine.machine import gpus as checks
 from sagelet_engine.runtimes.docker.engine import DockerFacts
 
@@ -67,19 +67,44 @@ def test_the_engine_and_the_toolkit() -> None:
 
 
 def test_the_image() -> None:
-    assert checks.check_image(ENGINE, {CU12.reference}.__contains__).good
-    absent = checks.check_image(ENGINE, set().__contains__)
-    assert (absent.good, absent.remedy) == (False, "`sagelet image build --variant cu12`")
-    assert not checks.check_image(None, {CU12.reference}.__contains__).good
+    for image in GPU_VARIANTS:
+        found = checks.check_image(ENGINE, {image.reference}.__contains__, 580)
+        assert (found.good, found.found) == (True, f"{image.reference}: {image.text}")
+    assert not checks.check_image(None, {CU12.reference}.__contains__, 580).good
+
+
+@pytest.mark.parametrize(("driver", "name"), [(None, "cu13"), (580, "cu13"), (570, "cu12"), (470, "cu12")])
+def test_the_driver_says_which_image_to_build(driver: int | None, name: str) -> None:
+    absent = checks.check_image(ENGINE, set().__contains__, driver)
+    assert (absent.good, absent.remedy) == (False, f"`sagelet image build --variant {name}`")
+
+
+def test_an_image_whose_cuda_the_driver_does_not_know() -> None:
+    both = {CU12.reference, CU13.reference}.__contains__
+    assert checks.check_image(ENGINE, both, 580).good
+    old = checks.check_image(ENGINE, both, 570)
+    assert not old.good
+    assert f"Jobs get {CU13.reference}, whose CUDA needs driver 580 or newer" in old.found
+    assert f"docker rmi {CU13.reference}" in old.remedy
 
 
 def test_the_packages_of_the_process_runtime() -> None:
-    there = checks.check_process("torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0")
-    assert (there.good, there.found) == (True, "this Python has torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0")
-    lacking = checks.check_process("")
+    packages = "torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0"
+    told = {"plugin": "jax-cuda13-pjrt 0.12.0", "api": "0.116", "problem": ""}
+    there = checks.check_process(packages, lambda: told)
+    assert (there.good, there.found) == (True, f"this Python has {packages} (PJRT C API 0.116)")
+    old = checks.check_process(packages, lambda: {**told, "api": "0.70", "problem": "0.70 is too old"})
+    assert (old.good, old.found) == (False, f"this Python has {packages} (PJRT C API 0.70): 0.70 is too old")
+    lacking = checks.check_process("", lambda: told)
     assert not lacking.good
     assert "jax-cuda13-pjrt or jax-cuda12-pjrt" in lacking.found
     assert "==" not in lacking.remedy, "any version will do"
+
+
+def test_the_plugin_is_asked_in_a_process_of_its_own() -> None:
+    told = checks.ask_plugin()
+    assert told == {"plugin": "", "api": "", "problem": told["problem"]}, "this Python has no CUDA plugin"
+    assert told["problem"]
 
 
 def test_where_there_is_no_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from sagelet_engine.images.builder import CONTEXT_LABEL, BuildOptions, build
 from sagelet_engine.images.context import CA_BUNDLE, find_root
 from sagelet_engine.images.listing import list_images
 from sagelet_engine.images.output import BuildOutput, EventKind, ImageBuildFailed
-from sagelet_engine.images.variants import CU12, PY39, VARIANTS, TorchBuild, Variant, training_image, variant
+from sagelet_engine.images.variants import CU12, CU13, PY39, VARIANTS, TorchBuild, Variant, training_image, variant
 from support.docker_double import EngineDouble, Recorder
 
 
@@ -92,6 +92,7 @@ def test_package_indexes_become_build_arguments(engine: EngineDouble, report: Re
         ("py39", TorchBuild.AUTO, "cpu"),
         ("cu12", TorchBuild.AUTO, "cuda"),
         ("cu12-renamed", TorchBuild.AUTO, "cuda"),
+        ("cu13", TorchBuild.AUTO, "cuda"),
         ("cpu", TorchBuild.CUDA, "cuda"),
         ("cu12", TorchBuild.CUDA, "cuda"),
     ],
@@ -246,8 +247,18 @@ def test_a_variant_has_a_tag_and_packages_of_its_own(engine: EngineDouble, repor
     assert "jax-cuda12-pjrt==0.6.2" in arguments["PJRT_PLUGIN"]
 
 
+def test_the_variant_of_cuda_13_has_a_torch_of_the_same_cuda(engine: EngineDouble, report: Recorder) -> None:
+    """torch 2.9.0 of the package index brings the cuDNN of CUDA 12, and a process loads one libcudnn.so.9."""
+    build(BuildOptions(variant=CU13), report, engine)
+    arguments = engine.builds[0]["buildargs"]
+    assert arguments["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cu130"
+    assert arguments["PJRT_PLUGIN"].split() == ["jax-cuda13-pjrt==0.11.2", "nvidia-cuda-nvcc>=13.0,<13.1"]
+    build(BuildOptions(variant=CU13, torch_index_url="https://mirror/cu130"), report, engine)
+    assert engine.builds[1]["buildargs"]["TORCH_INDEX_URL"] == "https://mirror/cu130"
+
+
 def test_an_unknown_variant_is_named() -> None:
-    with pytest.raises(SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed, py39"):
+    with pytest.raises(SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed, cu13, py39"):
         variant("rocm")
 
 

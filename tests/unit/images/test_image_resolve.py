@@ -268,15 +268,15 @@ def test_an_absent_stand_in_is_to_be_built(resolver: Resolver) -> None:
 
 def test_training_images_have_a_variant_for_gpus(resolver: Resolver) -> None:
     for image in ("pytorch-trcomp-training:1.13.1-gpu-py39", "pytorch-training:2.8-gpu-py312"):
-        assert resolver.resolve(f"{CLASSIC}/{image}").gpu_image == f"{TRAINING}-cu12"
-    assert resolver.resolve("mine:latest").gpu_image is None
+        assert resolver.resolve(f"{CLASSIC}/{image}").gpu_images == (f"{TRAINING}-cu13", f"{TRAINING}-cu12")
+    assert resolver.resolve("mine:latest").gpu_images == ()
 
 
 def test_a_rule_of_the_user_may_name_an_image_for_gpus(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("[[rule]]\nmatch = 'x:(?P<tag>.+)'\nimage = 'cpu:{tag}'\ngpu_image = 'gpu:{tag}'\n")
     found = Resolver(rules).resolve("x:7")
-    assert (found.local_image, found.gpu_image) == ("cpu:7", "gpu:7")
+    assert (found.local_image, found.gpu_images) == ("cpu:7", ("gpu:7",))
     rules.write_text("[[rule]]\nmatch = 'x'\ngpu_image = 'gpu:1'\nrefuse = 'no'\n")
     with pytest.raises(SettingsError, match="`gpu_image` without `image`"):
         Resolver(rules)

@@ -2,13 +2,14 @@
 
 import textwrap
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from sagelet_runtime.base import installed
-from sagelet_runtime.gpu import device, pjrt_front, probe
+from sagelet_runtime.gpu import device, pjrt_front, probe, trial
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.gpu.device import choose_device
 from sagelet_runtime.torch_xla import uncompiled
@@ -98,17 +99,19 @@ def test_the_cpu_s_client_is_the_job_s_choice(tmp_path: Path, monkeypatch: pytes
     library.touch()
     (library.parent / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(probe, "probe", lambda _environ: None)
+    monkeypatch.setattr(probe, "probe", lambda _environ: probe.Result(None, "0.115"))
     for asked in ({}, {"PJRT_DEVICE": "CPU"}):
         found = choose_device({"SAGELET_XLA_CLIENT": "plugin", **asked}, 0, "2.9.0")
         assert (found.kind, found.environment["SAGELET_PJRT_PLUGIN"]) == ("CPU_PLUGIN", str(library))
-        assert "lammps-jax-pjrt-cpu 0.11.2" in found.reason
-    monkeypatch.setattr(probe, "probe", lambda _environ: "it failed when the client is made")
+        assert "lammps-jax-pjrt-cpu 0.11.2 (PJRT C API 0.115), which passed its trial" in found.reason
+    monkeypatch.setattr(probe, "probe", lambda _environ: probe.Result("it failed when the client is made"))
     broken = choose_device({"SAGELET_XLA_CLIENT": "plugin"}, 0, "2.9.0")
     assert (broken.kind, broken.compiled, dict(broken.environment)) == ("CPU", True, {})
     assert "the built-in one, since lammps-jax-pjrt-cpu 0.11.2 does not work here: it failed when" in broken.reason
     with pytest.raises(device.UnknownClient, match="'best'; use plugin or builtin"):
         choose_device({"SAGELET_XLA_CLIENT": "best"}, 0, "2.9.0")
+    with pytest.raises(trial.UnknownSetting, match="'never'; use kept or always"):
+        choose_device({"SAGELET_XLA_CLIENT": "plugin", "SAGELET_GPU_TRIAL": "never"}, 0, "2.9.0")
 
 
 def test_a_worker_takes_the_gpu_of_its_local_rank() -> None:
@@ -139,11 +142,17 @@ def test_a_process_counts_the_gpus_that_it_was_leased(visible: str | None, count
 def test_the_trial_decides(site: Path, monkeypatch: pytest.MonkeyPatch, problem: str | None) -> None:
     plugin_version(monkeypatch, "0.6.2")
     tried: list[str] = []
-    monkeypatch.setattr(device.probe, "probe", lambda environ: (tried.append(environ["PJRT_DEVICE"]), problem)[1])
+
+    def probed(environ: Mapping[str, str]) -> probe.Result:
+        tried.append(environ["PJRT_DEVICE"])
+        return probe.Result(problem, "0.70")
+
+    monkeypatch.setattr(probe, "probe", probed)
     choice = choose_device(ONE_GPU, 1, "2.8.1")
     assert tried == ["CUDA"]
     assert (choice.kind, choice.compiled) == ("CUDA", problem is None)
     assert ("passed its trial" if problem is None else f"does not work here: {problem}") in choice.reason
+    assert "jax-cuda12-pjrt 0.6.2 (PJRT C API 0.70)" in choice.reason
 
 
 def test_the_user_s_own_device_is_not_tried(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +212,7 @@ def fake(directory: Path, how: str) -> dict[str, str]:
     ],
 )
 def test_what_a_trial_says(tmp_path: Path, how: str, patience: str, said: str) -> None:
-    assert probe.probe({**fake(tmp_path, how), probe.SECONDS: patience}) == said
+    assert probe.probe({**fake(tmp_path, how), probe.SECONDS: patience}).problem == said
 
 
 def test_the_line_that_tells_most() -> None:
@@ -221,7 +230,7 @@ F1121 16:11:30 runtime.cpp:21] Check failed: !g_computation_client_initialized
 
 def test_the_trial_is_of_one_process(tmp_path: Path) -> None:
     environ = {**fake(tmp_path, "is asked for its world"), "RANK": "3", "WORLD_SIZE": "8"}
-    assert (probe.probe(environ) or "").endswith("RuntimeError: set()")
+    assert (probe.probe(environ).problem or "").endswith("RuntimeError: set()")
 
 
 class Tensor:

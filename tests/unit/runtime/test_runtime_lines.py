@@ -3,6 +3,7 @@ import io
 
 from sagelet_runtime.base.failure import ErrorCollector
 from sagelet_runtime.base.lines import LineSplitter
+from sagelet_runtime.entry import plugin_noise
 from sagelet_runtime.entry.output_relay import Relay, error_texts
 
 
@@ -51,3 +52,43 @@ def test_the_stream_with_the_traceback_is_the_error() -> None:
     for line in ("Traceback (most recent call last):", '  File "x"', "ValueError: bad"):
         stderr.feed(line)
     assert error_texts([stdout, stderr], 1) == [stderr.text()]
+
+
+def test_noise_of_the_plugin_is_left_out_and_what_resembles_it_is_not() -> None:
+    profiler = (
+        "2026-11-25 19:48:54.921781: W torch_xla/csrc/runtime/profiler.cpp:103] Profiler API not found for PJRT plugin"
+    )
+    like_it = [
+        profiler + "!",
+        "Profiler API not found for PJRT plugin",
+        profiler.replace("profiler.cpp", "client.cpp"),
+        f"[1] {profiler}",
+    ]
+    out, collector = io.StringIO(), ErrorCollector(["ValueError"])
+
+    async def run() -> None:
+        stream = asyncio.StreamReader()
+        lines = [profiler, *like_it, profiler.replace(":103]", ":99]"), "losses=1"]
+        stream.feed_data("\n".join(lines).encode() + b"\n")
+        stream.feed_eof()
+        await Relay(stream, collector, out).run()
+
+    asyncio.run(run())
+    assert out.getvalue().splitlines() == [*like_it, "losses=1"]
+    assert all(plugin_noise.NOISE.values()), "each has its reason"
+
+
+def test_a_stream_of_noise_alone_prints_no_empty_line() -> None:
+    out = io.StringIO()
+
+    async def run() -> None:
+        stream = asyncio.StreamReader()
+        stream.feed_data(
+            b"2026-11-25 19:48:54.921781: W torch_xla/csrc/runtime/profiler.cpp:103] "
+            b"Profiler API not found for PJRT plugin\n"
+        )
+        stream.feed_eof()
+        await Relay(stream, ErrorCollector(["ValueError"]), out).run()
+
+    asyncio.run(run())
+    assert out.getvalue() == ""

@@ -30,12 +30,18 @@ class Machine:
     def __init__(self, libraries: tuple[Path, Path], cache: Path) -> None:
         self._front, self._plugin = libraries
         self.cache = cache
+        self._errors = cache.with_name("stderr.txt")
         cache.mkdir()
 
     def start(self, *programs: str, **variables: str) -> "subprocess.Popen[str]":
         environ = {"SAGELET_PJRT_PLUGIN": str(self._plugin), "SAGELET_COMPILE_CACHE": str(self.cache), **variables}
         command = [sys.executable, str(SUPPORT / "pjrt_driver.py"), str(self._front), *programs]
-        return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
+        with self._errors.open("w") as errors:
+            return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=errors, text=True)
+
+    def said(self) -> str:
+        """Returns what the last process wrote to stderr."""
+        return self._errors.read_text()
 
     def compile(self, *programs: str, **variables: str) -> dict[str, Any]:
         out, _ = self.start(*programs, **variables).communicate(timeout=60)
@@ -149,6 +155,18 @@ def test_the_platform_has_another_name_where_one_is_asked_for(machine: Machine) 
     assert machine.compile(SAGELET_PJRT_NAME="xlagpu")["name"] == "xlagpu"
 
 
+def test_a_plugin_of_an_older_api_is_refused_with_both_versions(machine: Machine) -> None:
+    old = {"FAKE_API": "70", "SAGELET_PJRT_OLDEST": "75", "SAGELET_PJRT_LABEL": "jax-cuda12-pjrt 0.6.2"}
+    process = machine.start("step", **old)
+    out, _ = process.communicate(timeout=60)
+    assert json.loads(out) == {"api": None}
+    assert machine.said() == (
+        "sagelet: the PJRT plugin jax-cuda12-pjrt 0.6.2 has PJRT C API 0.70, and torch_xla needs 0.75 or newer: "
+        "install a newer plugin\n"
+    )
+    assert machine.compile("step", **{**old, "FAKE_API": "75"})["api"] == 75
+
+
 @pytest.mark.parametrize("api", ["70", "75", "116"])
 def test_a_plugin_of_a_later_api_gets_structs_of_its_size(machine: Machine, api: str) -> None:
     """As XLA's plugins, which refuse a shorter struct: `Unexpected PJRT_ExecuteOptions size: expected 112, got 80`."""
@@ -190,20 +208,22 @@ def test_a_worker_reports_what_the_cache_did(
 ) -> None:
     code = (
         "import json, sys, pjrt_driver; from sagelet_runtime.gpu import compile_cache; "
-        "pjrt_driver.compile_all(sys.argv[1], sys.argv[2:]); print(json.dumps(compile_cache.figures()))"
+        "pjrt_driver.compile_all(sys.argv[1], sys.argv[2:]); "
+        "print(json.dumps([compile_cache.figures(), compile_cache.client()]))"
     )
     environ = {
         "PYTHONPATH": f"{SUPPORT}:{pjrt_front.SOURCE.parents[2]}",
         "SAGELET_PJRT_PLUGIN": str(libraries[1]),
         "SAGELET_PJRT_FRONT": str(libraries[0]),
         "SAGELET_COMPILE_CACHE": str(machine.cache),
+        "SAGELET_PJRT_LABEL": "jax-cuda12-pjrt 0.6.2",
         "PJRT_DEVICE": "CUDA",
     }
     machine.compile("step")
     command = [sys.executable, "-c", code, str(libraries[0]), "step", "new"]
     out = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
     told = json.loads(out.splitlines()[-1])
-    assert told == {"enabled": True, "reason": "", "hits": 1, "misses": 1}
+    assert told == [{"enabled": True, "reason": "", "hits": 1, "misses": 1}, "jax-cuda12-pjrt 0.6.2 (PJRT C API 0.70)"]
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     off = {"enabled": False, "reason": compile_cache.CPU_REASON, "hits": 0, "misses": 0}
-    assert compile_cache.figures() == off
+    assert (compile_cache.figures(), compile_cache.client()) == (off, "")

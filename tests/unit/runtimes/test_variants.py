@@ -7,7 +7,15 @@ import pytest
 
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import ClientFault
-from sagelet_engine.images.variants import CU12, CU12_RENAMED, PLUGINS, RELEASES, is_training_image, training_image
+from sagelet_engine.images.variants import (
+    CU12,
+    CU12_RENAMED,
+    CU13,
+    PLUGINS,
+    RELEASES,
+    is_training_image,
+    training_image,
+)
 from sagelet_engine.machine import runtimes as choose
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_runtime.gpu import plugin
@@ -25,8 +33,10 @@ def test_any_cuda_plugin_beside_torch_xla_stands_in_for_the_gpu_variants(monkeyp
     assert found() == ("", {False})
     here["jax-cuda12-pjrt"] = "0.7.1"
     assert found() == ("torch 2.9.0, torch_xla 2.9.0, jax-cuda12-pjrt 0.7.1", {True})
+    assert not choose.variants_here()[CU13.reference]
     here["jax-cuda13-pjrt"] = "0.12.0.1"
     assert found() == ("torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0.1", {True})
+    assert choose.variants_here()[CU13.reference]
     here["torch"] = "2.13.0"
     assert found() == ("", {False})
     here |= {"torch": "2.1.0", "torch_xla": "2.1.0"}

@@ -35,6 +35,8 @@ class CompilerReport:
     compiled: bool = False
     #: The workers' PJRT platform, or empty if it trained natively.
     platform: str = ""
+    #: The workers' PJRT plugin and its API; empty for torch_xla's built-in client and if it trained natively.
+    client: str = ""
     #: `xla` or `inductor`, or empty if it trained natively.
     compiler: str = ""
     #: Why it trained natively although it asked for the compiler, or empty if it did not.
@@ -59,7 +61,8 @@ class CompilerReport:
         platform = next((worker.platform for worker in ranked if worker.compiled), "")
         compiled = any(worker.compiled for worker in ranked)
         compiler = next((worker.compiler or "xla" for worker in ranked if worker.compiled), "")
-        return cls(job, compiled, platform, compiler, reason, attempt, final, ranked, merging.total(ranked))
+        client = next((worker.client for worker in ranked if worker.client), "")
+        return cls(job, compiled, platform, client, compiler, reason, attempt, final, ranked, merging.total(ranked))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "CompilerReport":

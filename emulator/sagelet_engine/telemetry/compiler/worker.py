@@ -194,6 +194,8 @@ class WorkerReport(Figures):
     compiler: str = ""
     #: PJRT's platform: CPU, CUDA, ...
     platform: str = ""
+    #: The PJRT plugin: `jax-cuda13-pjrt 0.12.0 (PJRT C API 0.116)`. Empty for torch_xla's built-in client.
+    client: str = ""
     torch: str = ""
     torch_xla: str = ""
     started_ms: int = 0

@@ -27,6 +27,16 @@ def version(distribution: str) -> str | None:
         return None
 
 
+def recorded_digest(distribution: str, path: str) -> str:
+    """Returns `sha256=...` of a distribution's file, as its installer recorded it. Empty if it recorded none."""
+    try:
+        files = metadata.files(distribution) or ()
+    except metadata.PackageNotFoundError:
+        return ""
+    found = (one.hash for one in files if one.hash is not None and one.name == Path(path).name)
+    return next((f"{digest.mode}={digest.value}" for digest in found), "")
+
+
 def torch_version() -> str | None:
     """Returns `torch.__version__` with its build tag (`2.9.0+cu128`), or None if torch is not installed.
 

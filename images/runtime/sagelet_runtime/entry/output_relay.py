@@ -20,6 +20,7 @@ from sagelet_runtime.base.lines import LineSplitter
 from sagelet_runtime.base.pairs import paired
 from sagelet_runtime.base.processes import session
 from sagelet_runtime.base.say import say
+from sagelet_runtime.entry.plugin_noise import is_noise
 from sagelet_runtime.requirements import held_packages as requirements
 from sagelet_runtime.requirements.pip_errors import PipErrors
 from sagelet_runtime.workers import cause
@@ -46,7 +47,7 @@ class Relay:
         self.read = 0
 
     async def run(self) -> None:
-        """Copies whole lines, flushed as they come, until the stream ends or this is cancelled.
+        """Copies whole lines but noise, flushed as they come, until the stream ends or this is cancelled.
 
         Bytes that are not UTF-8 become U+FFFD. The writer blocks when `out` does, so nothing piles up in memory.
         """
@@ -62,7 +63,9 @@ class Relay:
 def _pass_on(lines: list[bytes], collector: Collector, out: IO[str]) -> None:
     if not lines:
         return
-    texts = [line.decode("utf-8", "replace") for line in lines]
+    texts = [text for line in lines if not is_noise(text := line.decode("utf-8", "replace"))]
+    if not texts:
+        return
     out.write("\n".join(texts) + "\n")
     out.flush()
     for text in texts:

@@ -1,4 +1,4 @@
-"""Reports what the compile cache did for this worker."""
+"""Reports what the compile cache did for this worker, and which plugin it used."""
 
 import os
 
@@ -8,6 +8,15 @@ from sagelet_runtime.gpu import plugin as gpu
 
 CPU_REASON = "XLA's built-in CPU client writes executables that it cannot read back"
 NONE_REASON = "no cache was given to this job"
+
+
+def client() -> str:
+    """Returns `jax-cuda13-pjrt 0.12.0 (PJRT C API 0.116)`. Empty for torch_xla's built-in client."""
+    front, label = os.environ.get(gpu.FRONT), os.environ.get(gpu.LABEL)
+    if not front or not label or os.environ.get("PJRT_DEVICE") == "CPU":
+        return ""
+    status = pjrt_front.status(front)
+    return f"{label} (PJRT C API {status.major}.{status.minor})" if status.minor else label
 
 
 def figures() -> JsonObject:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sagelet_runtime.gpu import plugin as gpu
-from sagelet_runtime.gpu import probe
+from sagelet_runtime.gpu import trial
 
 #: Variables with the sizes of torch's and XLA's thread pools.
 POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
@@ -38,7 +38,8 @@ class DeviceChoice:
 def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> DeviceChoice:
     """Returns the device of the user's PJRT_DEVICE. Else GPUs if a plugin fits this torch_xla and works. Else the CPU.
 
-    If a plugin fits and does not work, the job trains natively, so that it uses the GPUs that it asked for.
+    If a plugin fits and does not work, the job trains natively, so that it uses the GPUs that it asked for. Raises
+    UnknownClient and trial.UnknownSetting.
     """
     asked = environ.get("PJRT_DEVICE", "")
     if asked and (asked != "CUDA" or not gpus):
@@ -52,15 +53,26 @@ def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> Devi
     except gpu.PluginUnavailable as error:
         unused = f"{gpus} GPU(s) stay unused, since torch_xla {torch_xla} has no CUDA client"
         return _on_cpu(environ, f"{unused}: {error}")
-    named = plugin.name
-    problem = probe.probe({**environ, **added})
-    if problem is not None:
-        return DeviceChoice(plugin.route.device, f"{named} does not work here: {problem}", compiled=False)
-    return DeviceChoice(plugin.route.device, f"{gpus} GPU(s) through {named}, which passed its trial", added)
+    verdict = trial.tried(plugin, {**environ, **added})
+    if not verdict.works:
+        return DeviceChoice(plugin.route.device, _failed(plugin, verdict), compiled=False)
+    reason = f"{gpus} GPU(s) through {_named(plugin, verdict)}, which passed its trial{verdict.when}"
+    return DeviceChoice(plugin.route.device, reason, added)
+
+
+def _named(plugin: gpu.Plugin, verdict: trial.Verdict) -> str:
+    """`jax-cuda13-pjrt 0.12.0 (PJRT C API 0.116)`."""
+    return f"{plugin.name} (PJRT C API {verdict.api})" if verdict.api else plugin.name
+
+
+def _failed(plugin: gpu.Plugin, verdict: trial.Verdict) -> str:
+    named = _named(plugin, verdict)
+    again = f" (tried{verdict.when}; {trial.SETTING}=always tries it again)" if verdict.kept else ""
+    return f"{named} does not work here: {verdict.reason}{again}"
 
 
 def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
-    """Returns the CPU through the client that the job asks for. Raises UnknownClient.
+    """Returns the CPU through the client that the job asks for. Raises UnknownClient and trial.UnknownSetting.
 
     The built-in client stands in for a plugin that is not installed or does not work.
     """
@@ -72,12 +84,13 @@ def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
     try:
         plugin = gpu.find_cpu_plugin()
         added = plugin.environment(environ)
-        problem = probe.probe({**environ, **added})
-        if problem is not None:
-            raise gpu.PluginUnavailable(f"{plugin.name} does not work here: {problem}")
+        verdict = trial.tried(plugin, {**environ, **added})
+        if not verdict.works:
+            raise gpu.PluginUnavailable(_failed(plugin, verdict))
     except gpu.PluginUnavailable as error:
         return DeviceChoice("CPU", f"{reason}; XLA's client is the built-in one, since {error}")
-    return DeviceChoice(gpu.CPU_DEVICE, f"{reason}; XLA's client is {plugin.name}", added)
+    passed = f"{_named(plugin, verdict)}, which passed its trial{verdict.when}"
+    return DeviceChoice(gpu.CPU_DEVICE, f"{reason}; XLA's client is {passed}", added)
 
 
 def thread_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -27,7 +27,7 @@ def say_unused(gpus: int, has_cuda: bool) -> None:
     if gpus and not has_cuda:
         say(
             "torch is installed without CUDA here, so native code cannot use this host's GPUs. `sagelet image build "
-            "--torch-build cuda` makes the image with it, `--variant cu12` the one for compiled code, too; in the "
+            "--torch-build cuda` makes the image with it, `--variant cu13` the one for compiled code, too; in the "
             "process runtime it is `sagelet install-torch --torch-build cuda`"
         )
 

@@ -12,6 +12,8 @@
  * Layouts are the stable heads of xla/pjrt/c/pjrt_c_api.h, API 0.33 to 0.116: PJRT_Api and argument structs only grow at
  * their end. Environment, read once:
  *   SAGELET_PJRT_PLUGIN   the plugin behind this one
+ *   SAGELET_PJRT_LABEL    its name and version, for messages
+ *   SAGELET_PJRT_OLDEST   the oldest minor version of the API that torch_xla can use
  *   SAGELET_PJRT_NAME     the platform's name; unset: the plugin's own
  *   SAGELET_COMPILE_CACHE directory of entries; unset: no cache
  *   SAGELET_COMPILE_KEY   what else an entry depends on (versions of torch_xla and of the plugin, image)
@@ -55,6 +57,8 @@ enum {
 };
 /* What torch_xla 2.9.0 knows: the minor version and its functions. */
 enum { KNOWN_MINOR = 75, KNOWN = 115 };
+/* The first version with all functions that this file calls, at their places. */
+enum { OLDEST_MINOR = 33 };
 /* Bytes of a padded struct: more than any argument struct has. */
 enum { ROOM = 1024 };
 
@@ -355,13 +359,25 @@ static void *platform_name(TextArgs *args) {
 
 const Status *sagelet_pjrt_front_status(void) { return &status; }
 
-static void open_cache(const Api *api) {
+static void open_cache(void) {
   directory = getenv("SAGELET_COMPILE_CACHE");
   if (!directory || !*directory) return give_up("no cache was given to this job");
   if (strlen(directory) > 4000) return give_up("the path of the cache is too long");
-  if (api->version.major != 0) return give_up("the plugin's API has another major version");
   if (access(directory, R_OK | W_OK | X_OK)) return give_up("the directory of the cache cannot be used");
   status.enabled = 1;
+}
+
+/* The plugin's name and version, for messages. */
+static const char *label(const char *path) {
+  const char *named = getenv("SAGELET_PJRT_LABEL");
+  return named && *named ? named : path ? path : "(none named)";
+}
+
+/* The oldest minor version of the API that torch_xla can use; that of the functions which this file calls at least. */
+static int oldest(void) {
+  const char *named = getenv("SAGELET_PJRT_OLDEST");
+  int minor = named ? atoi(named) : 0;
+  return minor > OLDEST_MINOR ? minor : OLDEST_MINOR;
 }
 
 const void *GetPjrtApi(void) {
@@ -373,9 +389,13 @@ const void *GetPjrtApi(void) {
     const Api *(*get)(void) = library ? (const Api *(*)(void))dlsym(library, "GetPjrtApi") : NULL;
     const Api *api = get ? get() : NULL;
     if (!api) {
-      fprintf(stderr, "sagelet: the PJRT plugin %s does not load: %s\n", path ? path : "(none named)", library ? "no GetPjrtApi" : dlerror());
-    } else if (api->struct_size < sizeof(Api) + LAST * sizeof(void *)) {
-      fprintf(stderr, "sagelet: the PJRT plugin %s has an older API than this can stand before\n", path);
+      fprintf(stderr, "sagelet: the PJRT plugin %s does not load: %s\n", label(path), library ? "no GetPjrtApi" : dlerror());
+    } else if (api->version.major == 0 && (api->version.minor < oldest() || api->struct_size < sizeof(Api) + LAST * sizeof(void *))) {
+      fprintf(stderr, "sagelet: the PJRT plugin %s has PJRT C API %d.%d, and torch_xla needs 0.%d or newer: install a newer plugin\n",
+              label(path), api->version.major, api->version.minor, oldest());
+    } else if (api->version.major != 0) {
+      fprintf(stderr, "sagelet: the PJRT plugin %s has PJRT C API %d.%d, and torch_xla knows only versions that begin with 0\n",
+              label(path), api->version.major, api->version.minor);
     } else {
       size_t functions = (api->struct_size - sizeof(Api)) / sizeof(void *);
       if (functions > KNOWN) functions = KNOWN;
@@ -391,7 +411,7 @@ const void *GetPjrtApi(void) {
       platform = getenv("SAGELET_PJRT_NAME");
       if (platform && *platform) copy->function[PLATFORM_NAME] = (void *)platform_name;
       copy->function[CLIENT_COMPILE] = (void *)compile;
-      open_cache(api);
+      open_cache();
       wrapped = copy;
     }
   }

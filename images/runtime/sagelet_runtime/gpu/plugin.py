@@ -14,17 +14,24 @@ from typing import Any, TypedDict
 from sagelet_runtime.base import installed
 from sagelet_runtime.base.say import ranks_line, say
 from sagelet_runtime.base.variables import on_cpu
-from sagelet_runtime.gpu import pjrt_front
+from sagelet_runtime.gpu import pjrt_api, pjrt_front
+from sagelet_runtime.gpu.pjrt_api import Version
 
 PLUGIN = "SAGELET_PJRT_PLUGIN"
 FRONT = "SAGELET_PJRT_FRONT"
 NAME = "SAGELET_PJRT_NAME"
 KEY = "SAGELET_COMPILE_KEY"
+#: The plugin for messages, `jax-cuda13-pjrt 0.12.0`, and the oldest minor version of the API that torch_xla can use.
+LABEL, OLDEST = "SAGELET_PJRT_LABEL", "SAGELET_PJRT_OLDEST"
 COORDINATOR_PORT = "XLA_COORDINATOR_PORT"
 #: The directory of each CUDA plugin in the package jax_plugins. The first one that is installed is used.
 CUDA_PLUGINS = {"jax-cuda13-pjrt": "xla_cuda13", "jax-cuda12-pjrt": "xla_cuda12"}
 #: XLA's CPU client of today, and its module. Its platform's name begins with CPU_, which torch_xla takes for a CPU.
 CPU_PLUGIN, CPU_MODULE, CPU_DEVICE = "lammps-jax-pjrt-cpu", "lammps_jax_pjrt_cpu", "CPU_PLUGIN"
+
+
+#: torch_xla 2.9's version of the PJRT C API.
+NEEDED = Version(0, 75)
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,12 @@ class Route:
     device: str
     #: The name that the plugin must report. torch_xla 2.9 aborts at the first tensor of a platform called `cuda`.
     renamed: str = ""
+    #: torch_xla's version of the API. A plugin may be newer, not older.
+    api: Version = NEEDED
 
 
 #: Routes to GPUs by the first two numbers of torch_xla's version.
-ROUTES = {"2.8": Route("CUDA"), "2.9": Route("XLAGPU", "xlagpu")}
+ROUTES = {"2.8": Route("CUDA", api=Version(0, 70)), "2.9": Route("XLAGPU", "xlagpu")}
 
 
 class PluginUnavailable(Exception):
@@ -57,9 +66,21 @@ class Plugin:
         """`jax-cuda13-pjrt 0.12.0`, for messages."""
         return f"{self.distribution} {installed.version(self.distribution)}"
 
+    def refusal(self, api: Version) -> str:
+        """Returns the sentence about a plugin that is too old for torch_xla. Empty if it is not."""
+        return pjrt_api.refusal(self.name, api, self.route.api)
+
+    @property
+    def digest(self) -> str:
+        """Returns pip's digest of the library, with its size and time of change. Hashing 200 MB would take 0.6 s."""
+        facts = Path(self.path).stat()
+        recorded = installed.recorded_digest(self.distribution, self.path) if self.distribution else ""
+        return f"{recorded}, {facts.st_size} bytes of {facts.st_mtime_ns}"
+
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables of every process that uses the plugin. Raises PluginUnavailable."""
         added = {"PJRT_DEVICE": self.route.device, PLUGIN: self.path, "PJRT_DYNAMIC_PLUGINS": "1"}
+        added |= {LABEL: self.name, OLDEST: str(self.route.api.minor)}
         added |= {"XLA_FLAGS": flags} if (flags := self._flags(environ)) else {}
         return added | self._front(environ)
 

@@ -1,8 +1,8 @@
 """Tries a PJRT plugin before the user's script, in a process of its own and within a time limit.
 
 `python -m sagelet_runtime.gpu.probe` prints the name of each stage before it enters it, and `works` at the end. The
-stages are import, client, a 2x2 matrix product and one training step. Results are compared with the CPU's. A plugin
-that does not work may abort the process or hang, so the parent judges the result.
+stages are import, load, client, a 2x2 matrix product and one training step. Results are compared with the CPU's. A
+plugin that does not work may abort the process or hang, so the parent judges the result.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base.variables import on_cpu
+from sagelet_runtime.gpu import pjrt_api
 
 #: Seconds for a trial. They allow for a first CUDA context and first compilations on a slow disk.
 PATIENCE = 240
@@ -23,11 +25,14 @@ SECONDS = "SAGELET_GPU_PROBE_SECONDS"
 STAGE = "sagelet-probe: "
 STAGES = {
     "import": "it imported torch_xla and the plugin",
+    "load": "it loaded the plugin",
     "client": "it created the plugin's client",
     "matmul": "it multiplied two 2x2 matrices",
     "step": "it ran a training step",
 }
 WORKS = "works"
+#: Before the plugin's version of the PJRT C API, which the trial prints, too.
+API = "sagelet-probe-api: "
 #: Variables of the trial. It is one process on the host's first GPU, whatever workers the job has.
 WORLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "PJRT_LOCAL_PROCESS_RANK")
 _TELLING = re.compile(r"error|fail|no visible|cannot|not found|unimplemented|mismatch", re.IGNORECASE)
@@ -35,8 +40,16 @@ _RAISED = re.compile(r"^([\w.]+(Error|Exception)|error): \S")
 _NOISE = re.compile(r"^\s*(File \"|\[|\*\*\*|@|WARNING|Traceback)")
 
 
-def probe(environ: Mapping[str, str]) -> str | None:
-    """Returns None if the plugin of these variables works, else a sentence that says why it does not."""
+@dataclass(frozen=True)
+class Result:
+    #: A sentence that says why the plugin does not work. None if it works.
+    problem: str | None = None
+    #: The plugin's version of the PJRT C API: `0.115`. Empty if the trial did not get so far.
+    api: str = ""
+
+
+def probe(environ: Mapping[str, str]) -> Result:
+    """Tries the plugin of these variables."""
     try:
         patience = float(environ.get(SECONDS, PATIENCE))
     except ValueError:
@@ -49,13 +62,14 @@ def probe(environ: Mapping[str, str]) -> str | None:
     try:
         tried = subprocess.run(command, env=child, capture_output=True, text=True, errors="replace", timeout=patience)
     except subprocess.TimeoutExpired as expired:
-        said = expired.stdout or b""
-        stage = _last_stage(said.decode(errors="replace") if isinstance(said, bytes) else said)
-        return f"the trial did not end within {patience:g} s, while {_meant(stage)}"
-    stage = _last_stage(tried.stdout)
+        out = expired.stdout or b""
+        said = out.decode(errors="replace") if isinstance(out, bytes) else out
+        return Result(f"the trial did not end within {patience:g} s, while {_meant(_last_stage(said))}", _api(said))
+    stage, api = _last_stage(tried.stdout), _api(tried.stdout)
     if tried.returncode == 0 and stage == WORKS:
-        return None
-    return f"the trial failed while {_meant(stage)}: {telling_line(tried.stderr) or _ending(tried.returncode)}"
+        return Result(None, api)
+    why = telling_line(tried.stderr) or _ending(tried.returncode)
+    return Result(f"the trial failed while {_meant(stage)}: {why}", api)
 
 
 def telling_line(said: str) -> str:
@@ -76,6 +90,10 @@ def _last_stage(printed: str) -> str:
     return stages[-1] if stages else "import"
 
 
+def _api(printed: str) -> str:
+    return next((line.removeprefix(API) for line in printed.splitlines() if line.startswith(API)), "")
+
+
 def _meant(stage: str) -> str:
     return STAGES.get(stage, stage)
 
@@ -88,17 +106,39 @@ def main() -> None:
     from sagelet_runtime.gpu import plugin as gpu
 
     gpu.install(torch_xla)
+    _enter("load")
+    _load(os.environ)
     _enter("client")
     device = torch_xla.device()
     kind = torch_xla._XLAC._xla_real_devices([str(device)])[0]
     if kind.startswith("CPU") and not on_cpu(os.environ):
         raise SystemExit(f"error: the device is {kind}, not a GPU")
+    if (count := len(torch_xla._XLAC._xla_get_devices())) != 1:
+        raise SystemExit(f"error: the plugin shows a worker {count} devices. torch_xla hangs with more than one")
     _enter("matmul")
     left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 0.0], [1.0, 2.0]])
     _compare("the matrix product", torch.mm(left.to(device), right.to(device)).cpu(), torch.mm(left, right))
     _enter("step")
     _compare("the weights after a training step", _trained(device), _trained(torch.device("cpu")))
     _enter(WORKS)
+
+
+def _load(environ: Mapping[str, str]) -> None:
+    """Prints the plugin's version of the API. Raises SystemExit if it is older than torch_xla's."""
+    from sagelet_runtime.gpu import plugin as gpu
+
+    path = environ.get(gpu.PLUGIN)
+    if not path:
+        return
+    try:
+        found = pjrt_api.version(path)
+    except pjrt_api.NoPlugin as error:
+        raise SystemExit(f"error: {error}") from error
+    print(f"{API}{found}", flush=True)
+    oldest = pjrt_api.Version(0, int(environ.get(gpu.OLDEST, "0")))
+    refusal = pjrt_api.refusal(environ.get(gpu.LABEL, path), found, oldest)
+    if refusal:
+        raise SystemExit(f"error: {refusal}")
 
 
 def _trained(device: Any) -> Any:

@@ -16,7 +16,7 @@ from sagelet_runtime.base import compiler, image, installed
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import CONFIGURED, INDUCTOR, NOT_COMPILED
 from sagelet_runtime.base.world import VARIABLE, World, gpus_of
-from sagelet_runtime.gpu import device, missing_gpu
+from sagelet_runtime.gpu import device, missing_gpu, trial
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.inductor import cache as inductor_cache
@@ -174,6 +174,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         compiler.CompilerConfigurationError,
         installed.TorchXlaUnavailable,
         device.UnknownClient,
+        trial.UnknownSetting,
         device_consensus.HostsDisagree,
         inductor.UnknownCompiler,
     ) as error:

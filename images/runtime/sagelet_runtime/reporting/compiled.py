@@ -67,6 +67,7 @@ class CompiledWorker:
         return {
             "compiled": True,
             "platform": platform,
+            "client": self._counters.client(),
             **self._versions,
             "compiling_since_ms": self._compiling_since_ms,
             **self._recorder.document(),

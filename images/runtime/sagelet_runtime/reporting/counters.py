@@ -68,6 +68,10 @@ class Counters:
             },
         }
 
+    def client(self) -> str:
+        """Returns the PJRT plugin, with its version and that of its API. Empty for torch_xla's built-in client."""
+        return compile_cache.client()
+
     def platform(self) -> str:
         """Returns PJRT's name of the platform: CPU, CUDA, ..."""
         return str(self._native._xla_get_devices()[0]).partition(":")[0]
