@@ -168,6 +168,17 @@ def test_an_event_that_never_happens_here_may_be_asked_for(s3c: Any, client: Cal
     ]
 
 
+def test_functions_that_will_not_run_are_in_the_log(s3c: Any, bucket: str, caplog: pytest.LogCaptureFixture) -> None:
+    arn = f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:f"
+    wanted = [{"Id": "one", "LambdaFunctionArn": arn, "Events": ["s3:ObjectCreated:*"]}]
+    s3c.put_bucket_notification_configuration(
+        Bucket=bucket, NotificationConfiguration={"LambdaFunctionConfigurations": wanted}
+    )
+    assert s3c.get_bucket_notification_configuration(Bucket=bucket)["LambdaFunctionConfigurations"] == wanted
+    assert f"Events of s3://{bucket} are not sent to '{arn}'" in caplog.text
+    s3c.put_object(Bucket=bucket, Key="k", Body=b"")
+
+
 WITHOUT_POLICY = {"LoggingEnabled": {"TargetBucket": BUCKET, "TargetPrefix": ""}}
 FAR = {"QueueArn": f"arn:aws:sqs:eu-west-1:{ACCOUNT}:q", "Events": ["s3:ObjectCreated:*"]}
 MONTH = {"ID": "a", "Status": "Enabled", "Expiration": {"Days": 30}}

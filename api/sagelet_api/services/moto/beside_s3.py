@@ -14,10 +14,10 @@ _log = logging.getLogger(__name__)
 #: The key that S3 uses if none is named.
 OWN = "alias/aws/s3"
 #: moto's words for the destinations of a notification configuration: the parameter, and the member with the ARN.
+#: Functions are left out: moto would run them in containers, which `confined.py` refuses.
 _DESTINATIONS = (
     ("topic", "Topic", "TopicConfigurations", "TopicArn"),
     ("queue", "Queue", "QueueConfigurations", "QueueArn"),
-    ("cloud_function", "CloudFunction", "LambdaFunctionConfigurations", "LambdaFunctionArn"),
 )
 #: Kinds of events of objects.
 _CREATED, _REMOVED = "s3:ObjectCreated:", "s3:ObjectRemoved:"
@@ -57,6 +57,9 @@ class MotoBesideS3:
             _log.exception("The notification %s of s3://%s/%s was not sent", event, bucket.name, stored.key)
 
     def test_event(self, bucket: Bucket, notification: Request) -> None:
+        if functions := notification.get("LambdaFunctionConfigurations"):
+            named = ", ".join(one["LambdaFunctionArn"] for one in functions)
+            _log.warning("Events of s3://%s are not sent to %r: Lambda functions do not run here", bucket.name, named)
         self._notifications().send_test_event(bucket.account, self._told(bucket, notification))
 
     def _notifications(self) -> Any:
