@@ -1,8 +1,8 @@
 """Makes docs/images: pictures of the pages, of real jobs. `make screenshots` runs it, so that they never age.
 
 It starts a server of its own, runs `sagelet demo` and one job that fails, and looks at the pages with Chromium. It
-takes three minutes, and needs what the tests of the pages need. No picture shows a measured speed: that of this machine,
-with a browser beside it, means nothing.
+takes three minutes, and needs what the tests of the pages need. No picture shows a measured speed: that of this
+machine, with a browser beside it, means nothing.
 """
 
 import json
