@@ -1,8 +1,8 @@
 """Makes docs/images: pictures of the pages, of real jobs. `make screenshots` runs it, so that they never age.
 
 It starts a server of its own, runs `sagelet demo` and one job that fails, and looks at the pages with Chromium. It
-takes two minutes, and needs what the tests of the pages need. No picture shows a measured speed: that of this machine,
-with a browser beside it, means nothing.
+takes three minutes, and needs what the tests of the pages need. No picture shows a measured speed: that of this
+machine, with a browser beside it, means nothing.
 """
 
 import json
@@ -32,7 +32,7 @@ load()
 
 
 def demo(server: SageletProcess) -> list[str]:
-    """Trains the demo's two jobs and returns their names."""
+    """Trains the demo's jobs and returns their names."""
     sagelet = Path(sys.executable).with_name("sagelet")
     where = ["--endpoint", server.endpoint, "--account", ACCOUNT]
     done = subprocess.run([sagelet, "demo", "--json", *where], stdout=subprocess.PIPE, text=True, check=True)
@@ -66,7 +66,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         server = SageletProcess(Path(scratch) / "data", "--runtime", "process").start()
         try:
-            _, compiled = demo(server)
+            compiled = next(name for name in demo(server) if name.startswith("demo-compiled-"))
             failed = failure(server)
             with driven(Path(scratch) / "profile") as browser:
                 pictures(browser.page(), server, compiled, failed)

@@ -91,6 +91,7 @@ def test_an_hour_of_training_in_simulated_time(python: WheelPython, tmp_path: Pa
     (tmp_path / "test_train.py").write_text(printed)
     said = python.run(str(python.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", directory=tmp_path)
     assert "1 passed" in said
+    assert "warning" not in said
 
 
 @pytest.mark.docker

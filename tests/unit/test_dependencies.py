@@ -4,6 +4,7 @@ import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -77,7 +78,15 @@ def test_a_vulnerable_version_is_not_admitted(name: str, vulnerability: str, fix
     assert min(bounds) >= Version(fixed), f"{name}: {vulnerability} was mended in {fixed}"
 
 
-@pytest.mark.parametrize("name", sorted({name for name, *_ in FIXED}))
+def installed_by_setup() -> list[Any]:
+    """Returns the distributions of the table. Those that only the extra `xla` brings are marked."""
+    others = {Requirement(line).name.lower() for line in PROJECT["dependencies"]}
+    others |= {Requirement(line).name.lower() for line in PROJECT["optional-dependencies"]["dev"]}
+    names = sorted({name for name, *_ in FIXED})
+    return [name if name in others else pytest.param(name, marks=pytest.mark.xla) for name in names]
+
+
+@pytest.mark.parametrize("name", installed_by_setup())
 def test_what_is_installed_is_admitted(name: str) -> None:
     for requirement in requirements():
         if requirement.name.lower() == name:

@@ -10,12 +10,18 @@ from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.protocol.members import Output
 from sagelet_api.redirect.environment import SECRET
 from sagelet_api.servers.server import Server
+from sagelet_engine.base.keys import FILE as KEY_FILE
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
 #: Tries of a throttled call (`sagelet throttle`), and seconds between them.
 _TRIES, _PAUSE = 5, 0.5
+#: AWS's codes for a signature by a key that the service does not have, in S3 and in the others.
+_FOREIGN_KEYS = {
+    "SignatureDoesNotMatch", "InvalidAccessKeyId", "InvalidSignatureException", "UnrecognizedClientException",
+    "InvalidClientTokenId",
+}  # fmt: skip
 
 
 class Aws:
@@ -35,7 +41,7 @@ class Aws:
             except ClientError as error:
                 code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
                 if code != "ThrottlingException" or not left:
-                    raise ServerRefused(f"{code}: {message}", code) from error
+                    raise ServerRefused(f"{code}: {message}{_remedy(code)}", code) from error
                 time.sleep(_PAUSE)
                 continue
             except BotoCoreError as error:
@@ -74,6 +80,16 @@ class Aws:
             # The server is on this machine, whatever proxy the environment names for the internet.
             config=Config(proxies={}, connect_timeout=5, retries={"total_max_attempts": 1}),
         )
+
+
+def _remedy(code: str) -> str:
+    """Returns what to do if the server does not know the key pair, after AWS's message; else nothing."""
+    if code not in _FOREIGN_KEYS:
+        return ""
+    return (
+        f" The server takes the key pair of its own data directory: name that directory with --data. For a server "
+        f"elsewhere, a directory with a copy of its file `{KEY_FILE}` is enough."
+    )
 
 
 @cache

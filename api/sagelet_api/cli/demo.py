@@ -65,7 +65,7 @@ class NoDemo(SageletError):
 @click.pass_context
 @server_options
 def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_json: bool, server: Server) -> None:
-    """Train a small GPT-2 natively, by XLA and by Inductor; compare them.
+    """Train a GPT-2 natively, by XLA and by Inductor; compare.
 
     Needs no checkout and no SDK. It trains on the sources of Python's standard library, on the server that runs, or on
     one that it starts and leaves running. Exits with 3 when a job fails.

@@ -166,11 +166,17 @@ def _how_to_come_in(server: "Sagelet", settings: Settings) -> list[str]:
             f"signatures are checked: `sagelet run`, or AWS_SHARED_CREDENTIALS_FILE={settings.data / KEY_FILE}"
         )
         lines.append(
-            f"the web page, for an hour and once: {server.server.endpoint}{LOGIN}?token={server.sessions.link()}"
+            f"the web page, for an hour and once: {_for_browsers(server.server.endpoint)}{LOGIN}"
+            f"?token={server.sessions.link()}"
         )
     if settings.tls:
         lines.append(f"the certificate is of sagelet's own: `sagelet run`, or AWS_CA_BUNDLE={ca_file(settings.data)}")
     return lines
+
+
+def _for_browsers(endpoint: str) -> str:
+    """Returns an address that this machine's browsers open, in place of the one that means all addresses."""
+    return endpoint.replace("://0.0.0.0:", "://localhost:").replace("://[::]:", "://localhost:")
 
 
 def _farewell(running: list[str]) -> None:

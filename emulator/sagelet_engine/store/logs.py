@@ -33,17 +33,9 @@ Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 #: Rows of one statement. With fewer rows, sqlite3's own work for each statement takes most of the time.
 ROWS = 100
-_COLUMNS = "INSERT INTO log_events (stream_id, ingested_ms, seq, time_ms, text) VALUES "
-
-
-def _statement(rows: int) -> str:
-    """Returns the statement. Its first parameters are the stream, the ingestion time and the first row's place; then
-    come time and text of each row.
-    """
-    return _COLUMNS + ", ".join(f"(?1, ?2, ?3 + {row}, ?{4 + 2 * row}, ?{5 + 2 * row})" for row in range(rows))
-
-
-_MANY, _ONE = _statement(ROWS), _statement(1)
+_ONE = "INSERT INTO log_events (stream_id, ingested_ms, seq, time_ms, text) VALUES (?, ?, ?, ?, ?)"
+#: Numbered parameters would spare 0.2 µs a row. Python 3.12 warns of them in a sequence, and 3.14 refuses them.
+_MANY = _ONE + ", (?, ?, ?, ?, ?)" * (ROWS - 1)
 
 
 def rising(events: Sequence[LogEvent], floor: int) -> list[int]:
@@ -60,12 +52,10 @@ def insert(
     db: sqlite3.Connection, stream_id: int, first_seq: int, now_ms: int, times: Sequence[int], texts: Sequence[str]
 ) -> None:
     whole = len(times) - len(times) % ROWS
+    rows = [(stream_id, now_ms, first_seq + row, times[row], texts[row]) for row in range(len(times))]
     for start in range(0, whole, ROWS):
-        row_values = zip(times[start : start + ROWS], texts[start : start + ROWS], strict=True)
-        values = [value for row in row_values for value in row]
-        db.execute(_MANY, (stream_id, now_ms, first_seq + start, *values))
-    rest = [(stream_id, now_ms, first_seq + row, times[row], texts[row]) for row in range(whole, len(times))]
-    db.executemany(_ONE, rest)
+        db.execute(_MANY, [value for row in rows[start : start + ROWS] for value in row])
+    db.executemany(_ONE, rows[whole:])
 
 
 _TO_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +20,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
+from click.testing import CliRunner
 
+from sagelet_api.cli.main import main
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request
@@ -391,3 +394,15 @@ def test_the_key_file(world: ApiWorld) -> None:
     assert found is not None
     assert (found.access_key, found.secret_key) == (world.engine.keys.access_key, world.engine.keys.secret)
     assert world.engine.keys.secret not in repr(world.engine.keys)
+
+
+@pytest.mark.parametrize("account", ["123456789012", "210987654321"], ids=["another secret", "another key"])
+def test_a_command_with_another_key_pair_says_where_the_servers_is(
+    world: ApiWorld, tmp_path: Path, account: str
+) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    where = ["--endpoint", f"http://127.0.0.1:{world.port}", "--data", str(tmp_path), "--account", account]
+    for words in (["jobs"], ["submit", str(tmp_path / "train.py")]):
+        done = CliRunner().invoke(main, [*words, *where])
+        assert done.exit_code == 1
+        assert "name that directory with --data" in done.stderr, done.output

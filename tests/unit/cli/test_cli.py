@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import sagelet_engine
+from sagelet_api.cli import up
 from sagelet_api.cli.main import main
 from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings
 from sagelet_engine.state.owner import lock_directory
@@ -283,3 +284,15 @@ def test_another_program_at_the_endpoint_is_no_server(answer: bytes) -> None:
         server.shutdown()
     assert result.exit_code == 1
     assert "is not a sagelet server" in result.output
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "shown"),
+    [
+        ("http://0.0.0.0:4599", "http://localhost:4599"),
+        ("https://[::]:80", "https://localhost:80"),
+        ("http://10.0.0.1:4599", "http://10.0.0.1:4599"),
+    ],
+)
+def test_a_browser_gets_an_address_that_it_can_open(endpoint: str, shown: str) -> None:
+    assert up._for_browsers(endpoint) == shown

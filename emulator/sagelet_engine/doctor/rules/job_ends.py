@@ -43,7 +43,7 @@ def time_limit(case: Case) -> Iterator[Seen]:
 def nothing_saved(case: Case) -> Iterator[Seen]:
     """A script that saves nothing. A container that runs a command of its own may keep its results anywhere."""
     if case.sources and case.progress.status == "Completed" and case.progress.saved is False:
-        yield Seen(Severity.WARNING, "The job completed, and its model.tar.gz is empty: nothing is in SM_MODEL_DIR")
+        yield Seen(Severity.WARNING, "The job completed without a model.tar.gz: nothing is in SM_MODEL_DIR")
 
 
 NOT_RUN = Rule(
