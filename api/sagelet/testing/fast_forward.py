@@ -105,7 +105,9 @@ class FastForward:
         self._server = Sagelet(settings, self._simulated, Choice(runtime, "fast-forward"))
         self._runtime = runtime
         engine = self._server.engine
-        self._pacemaker = Pacemaker(self._simulated, runtime, settings, engine.jobs.unfinished, engine.orchestrator)
+        self._pacemaker = Pacemaker(
+            self._simulated, runtime, settings, engine.jobs.unfinished, engine.orchestrator, engine.logs.position
+        )
         self._server.forget_others()
         self._server.start()
         self._pacemaker.start()
