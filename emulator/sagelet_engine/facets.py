@@ -19,7 +19,7 @@ from sagelet_engine.execution.supervisors import Supervisors
 from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.model import faults, lifecycle, training, warm_pools
 from sagelet_engine.model.file_systems import FileSystemSource, directory_of
-from sagelet_engine.model.job import JobKey, Parent, StopCause
+from sagelet_engine.model.job import Job, JobKey, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
@@ -384,6 +384,10 @@ class Logs:
     def merged_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
         """Returns events of several streams; see Store.merged_events."""
         return self._store.merged_events([stream.id for stream in streams], **which)
+
+    def position(self, job: Job, host: str) -> str | None:
+        """Returns the position of the last stored line of a host; see Store.position."""
+        return self._store.position(job, host)
 
     def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
         """Finds lines that contain a text; see Lines.find."""

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.tuning import definition, tuning_request
 from support.world import request
 
 OTHER = "210987654321"
@@ -123,6 +124,29 @@ def test_it_passes_no_role_but_its_own(world: ApiWorld) -> None:
     assert code(sagemaker.create_training_job, **request("more", RoleArn=wide)) == "AccessDeniedException"
     passing = role(world, "sagemaker:CreateTrainingJob", "iam:PassRole")
     client(world, "sagemaker", job_with(world, passing, "two")).create_training_job(**request("more", RoleArn=wide))
+
+
+def test_it_passes_no_role_by_a_tuning_job_either(world: ApiWorld) -> None:
+    own, wide = role(world, "sagemaker:*"), role(world, "*")
+    sagemaker = client(world, "sagemaker", job_with(world, own))
+
+    def definitions(*roles: str) -> dict[str, Any]:
+        """A tuning job with several definitions."""
+        body = tuning_request("several")
+        single, config = body.pop("TrainingJobDefinition"), body["HyperParameterTuningJobConfig"]
+        objective, ranges = config.pop("HyperParameterTuningJobObjective"), config.pop("ParameterRanges")
+        own_members = {"TuningObjective": objective, "HyperParameterRanges": ranges}
+        body["TrainingJobDefinitions"] = [
+            {**single, **own_members, "DefinitionName": f"d{number}", "RoleArn": arn}
+            for number, arn in enumerate(roles)
+        ]
+        return body
+
+    create = sagemaker.create_hyper_parameter_tuning_job
+    create(**tuning_request("same", job=definition(RoleArn=own)))
+    assert code(create, **tuning_request("more", job=definition(RoleArn=wide))) == "AccessDeniedException"
+    assert code(create, **definitions(own, wide)) == "AccessDeniedException"
+    create(**definitions(own, own))
 
 
 def test_rest_operations_are_asked_for_by_their_names(world: ApiWorld) -> None:

@@ -7,7 +7,7 @@ retries, bills. Only the runtime and the clock are replaced (`sagelet_engine.sim
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -105,7 +105,9 @@ class FastForward:
         self._server = Sagelet(settings, self._simulated, Choice(runtime, "fast-forward"))
         self._runtime = runtime
         engine = self._server.engine
-        self._pacemaker = Pacemaker(self._simulated, runtime, settings, engine.jobs.unfinished, engine.orchestrator)
+        self._pacemaker = Pacemaker(
+            self._simulated, runtime, settings, engine.jobs.unfinished, engine.orchestrator, engine.logs.position
+        )
         self._server.forget_others()
         self._server.start()
         self._pacemaker.start()
@@ -173,16 +175,34 @@ class FastForward:
         Without statuses, waits for the job's end. Raises NotInTime, also if the job ended otherwise.
         """
         sagemaker = self._client("sagemaker", region)
-        wanted, deadline = statuses or ENDED, time.monotonic() + seconds
-        while True:
+
+        def look() -> tuple[Output, tuple[str, ...]]:
             answer: Output = sagemaker.describe_training_job(TrainingJobName=job_name)
-            seen = (answer["TrainingJobStatus"], answer["SecondaryStatus"])
-            if set(seen) & set(wanted):
-                return answer
-            if seen[0] in ENDED or time.monotonic() > deadline:
-                reason = answer.get("FailureReason", "")
-                raise NotInTime(f"{job_name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
-            Event().wait(0.02)
+            return answer, (answer["TrainingJobStatus"], answer["SecondaryStatus"])
+
+        return _wait(job_name, look, statuses or ENDED, seconds)
+
+    def wait_tuning(self, tuning_job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> Output:
+        """Waits until a hyperparameter tuning job has one of the statuses. Returns DescribeHyperParameterTuningJob's
+        answer.
+
+        Without statuses, waits for the job's end. Raises NotInTime, also if the job ended otherwise.
+        """
+        sagemaker = self._client("sagemaker", region)
+
+        def look() -> tuple[Output, tuple[str, ...]]:
+            answer: Output = sagemaker.describe_hyper_parameter_tuning_job(HyperParameterTuningJobName=tuning_job_name)
+            return answer, (answer["HyperParameterTuningJobStatus"],)
+
+        return _wait(tuning_job_name, look, statuses or ENDED, seconds)
+
+    def trials(self, tuning_job_name: str, *, region: str = REGION) -> list[Output]:
+        """Returns the training jobs of a tuning job as ListTrainingJobsForHyperParameterTuningJob shows them, in the
+        order of their creation.
+        """
+        lists = self._client("sagemaker", region).get_paginator("list_training_jobs_for_hyper_parameter_tuning_job")
+        pages = lists.paginate(HyperParameterTuningJobName=tuning_job_name, SortBy="CreationTime")
+        return [one for page in pages for one in page["TrainingJobSummaries"]]
 
     def log(self, job_name: str, *, region: str = REGION) -> list[str]:
         """Returns the lines of a job's log by time. Empty if there are none yet."""
@@ -217,3 +237,18 @@ class FastForward:
             if fnmatchcase(image, image_pattern) and fnmatchcase(plan.job_name, job_pattern):
                 return lambda host: function(Job(record, host))
         raise ClientFault(f"No function trains {plan.job_name} ({image}): give one to FastForward.train")
+
+
+def _wait(
+    name: str, look: Callable[[], tuple[Output, tuple[str, ...]]], wanted: Sequence[str], seconds: float
+) -> Output:
+    """Waits until `look` returns an answer with one of the statuses. Raises NotInTime."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer, seen = look()
+        if set(seen) & set(wanted):
+            return answer
+        if seen[0] in ENDED or time.monotonic() > deadline:
+            reason = answer.get("FailureReason", "")
+            raise NotInTime(f"{name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
+        Event().wait(0.02)

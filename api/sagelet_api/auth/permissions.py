@@ -6,7 +6,7 @@ denial counts if it names all resources.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -115,7 +115,7 @@ def resource_of(call: Call) -> str:
 def needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
     """Yields IAM's actions and their resources, all of which must be allowed to the caller, for any service but S3."""
     yield action_of(call.service, call.operation), _assumed(call, environ) or resource_of(call)
-    if passed := _passed(call, environ):
+    for passed in _passed(call, environ):
         yield "iam:PassRole", passed
 
 
@@ -126,18 +126,31 @@ def _assumed(call: Call, environ: Environ) -> str:
     return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
 
 
-def _passed(call: Call, environ: Environ) -> str:
-    """Returns the role that a caller passes to a new job, unless it is its own."""
-    if (call.service, call.operation) != ("sagemaker", "CreateTrainingJob"):
-        return ""
+def _passed(call: Call, environ: Environ) -> list[str]:
+    """Returns the roles that a caller passes to a new job or tuning job, except its own."""
+    if call.service != "sagemaker" or call.operation not in _PASSING:
+        return []
     body = read_body(environ, MAX_BODY)
     rewind(environ, body)
     try:
-        role = json.loads(body).get("RoleArn")
-    except (ValueError, AttributeError, RecursionError):
-        return ""  # The handler reports what is wrong with it.
+        roles = _PASSING[call.operation](json.loads(body))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return []  # The handler reports what is wrong with it.
     own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
-    return role if isinstance(role, str) and role != own else ""
+    return [role for role in dict.fromkeys(roles) if role != own]
+
+
+def _roles_of_definitions(body: JsonObject) -> list[str]:
+    """Returns the roles in a CreateHyperParameterTuningJob body."""
+    found = (body.get("TrainingJobDefinition"), *_listed(body.get("TrainingJobDefinitions")))
+    return [role for one in found if isinstance(one, dict) for role in _texts(one.get("RoleArn"))]
+
+
+#: Operations that get roles: how to find these in a body.
+_PASSING: dict[str, Callable[[JsonObject], list[str]]] = {
+    "CreateTrainingJob": lambda body: list(_texts(body.get("RoleArn"))),
+    "CreateHyperParameterTuningJob": _roles_of_definitions,
+}
 
 
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:

@@ -24,6 +24,7 @@ class Ending(str, Enum):
     DONE = "done"
     TARGET = "target-reached"
     NOT_IMPROVING = "not-improving"
+    CONVERGED = "converged"
     MAX_RUNTIME = "max-runtime"
     #: Its first trials all failed, or had no objective.
     HOPELESS = "hopeless"
@@ -70,6 +71,9 @@ class TuningSpec:
     target: float | None
     #: MaxNumberOfTrainingJobsNotImproving.
     patience: int | None
+    #: True if TrainingJobEarlyStoppingType is Auto, and if CompleteOnConvergence is Enabled.
+    early_stopping: bool
+    until_convergence: bool
     #: RandomSeed. None if the request has none.
     seed: int | None
 
@@ -87,6 +91,8 @@ class TuningSpec:
             max_runtime_seconds=limits.get("MaxRuntimeInSeconds"),
             target=criteria.get("TargetObjectiveMetricValue"),
             patience=criteria.get("BestObjectiveNotImproving", {}).get("MaxNumberOfTrainingJobsNotImproving"),
+            early_stopping=config.get("TrainingJobEarlyStoppingType") == "Auto",
+            until_convergence=criteria.get("ConvergenceDetected", {}).get("CompleteOnConvergence") == "Enabled",
             seed=config.get("RandomSeed"),
         )
 
@@ -137,6 +143,8 @@ class Trial(Child):
     internal: bool = False
     #: BillableTimeInSeconds of the ended training job. None if it did not begin to train.
     billable_seconds: int | None = None
+    #: True once it is decided that its training job is to be stopped early.
+    halted: bool = False
 
     @property
     def ended(self) -> bool:

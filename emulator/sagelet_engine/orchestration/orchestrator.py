@@ -77,6 +77,12 @@ class Orchestrator(threading.Thread):
         return due or behind
 
     @property
+    def drives_any(self) -> bool:
+        """True if there may be an unfinished orchestration."""
+        with self._guard:
+            return bool(self._watched)
+
+    @property
     def due_ms(self) -> float | None:
         """The next moment at which an orchestration has something to do by itself, ms since the epoch."""
         with self._guard:

@@ -109,6 +109,12 @@ class FunctionHost:
         self.clock.end(self)
 
     @property
+    def last_position(self) -> str | None:
+        """The position of the last printed line, or None."""
+        with self.changed:
+            return self.printed[-1].position if self.printed else None
+
+    @property
     def failed(self) -> bool:
         """True if its end fails the job."""
         return self.ended is not None and (self.ended.exit_code != 0 or self._failure.exists())

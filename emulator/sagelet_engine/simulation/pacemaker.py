@@ -27,7 +27,9 @@ PATIENCE_LOOKS = 200
 
 
 class Pacemaker(threading.Thread):
-    """Turns the clock. `unfinished` returns the jobs that have not ended, oldest first."""
+    """Turns the clock. `unfinished` returns the jobs that have not ended, oldest first. `position` returns the position
+    of the last line of a job's host that is stored, or None.
+    """
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Pacemaker(threading.Thread):
         settings: Settings,
         unfinished: Callable[[], Sequence[Job]],
         orchestrator: Orchestrator,
+        position: Callable[[Job, str], str | None],
     ) -> None:
         super().__init__(name="pacemaker", daemon=True)
         self._clock = clock
@@ -43,6 +46,7 @@ class Pacemaker(threading.Thread):
         self._settings = settings
         self._unfinished = unfinished
         self._orchestrator = orchestrator
+        self._position = position
         self._closing = threading.Event()
         #: Number of looks in a row that found a job waiting for a free place.
         self._waits = 0
@@ -66,7 +70,8 @@ class Pacemaker(threading.Thread):
             return
         # Before the jobs are looked at: an orchestrator that is idle now makes no job unless one of those ends.
         now = self._clock.now_ms()
-        if self._orchestrator.at_work(now):
+        # And after the lines of the functions are stored, since an orchestrator may stop a job because of them.
+        if self._has_new_lines() or self._orchestrator.at_work(now):
             return
         jobs = self._unfinished()
         if self._is_placing(jobs):
@@ -78,6 +83,17 @@ class Pacemaker(threading.Thread):
                 return
             next_ms = min(next_ms, moment)
         self._clock.turn_to(next_ms)
+
+    def _has_new_lines(self) -> bool:
+        """True if a running child of an orchestration has printed lines that are not stored yet."""
+        if not self._orchestrator.drives_any:
+            return False
+        children = [job for job in self._unfinished() if job.parent is not None and job.secondary in lifecycle.RUNNING]
+        return any(
+            one.ended is None and one.last_position not in (None, self._position(job, one.handle.host))
+            for job in children
+            for one in self._runtime.hosts(job.launch_id)
+        )
 
     def _is_placing(self, jobs: Sequence[Job]) -> bool:
         """True if the scheduler is about to give a waiting job its hosts. A warm pool may have the last ones."""

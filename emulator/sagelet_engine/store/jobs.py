@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from sagelet_engine.base.changes import Changes
 from sagelet_engine.base.database import Database, DatabaseDamaged
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet_engine.model.job import JobKey, PoolStatus
+from sagelet_engine.model.job import Job, JobKey, PoolStatus
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, utf8_size
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
@@ -320,6 +320,12 @@ class Store(Database):
             f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND deleted = 0", (account, region, name)
         )
         return LogStream(*rows[0]) if rows else None
+
+    def position(self, job: Job, host: str) -> str | None:
+        """Returns the position up to which the output of a host of the job's present attempt is stored, or None."""
+        where = "WHERE job_id = ? AND host = ? AND attempt = ?"
+        rows = self._rows(f"SELECT position FROM log_streams {where}", (job.id, host, job.attempt))
+        return rows[0][0] if rows else None
 
     def streams(
         self,

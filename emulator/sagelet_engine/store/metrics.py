@@ -79,3 +79,13 @@ class Points:
             "SELECT time_ms, value FROM metric_points WHERE job_id = ? AND name = ? ORDER BY seq", (job_id, name)
         )
         return [Sample(*row) for row in found]
+
+    def beyond(self, job_id: str, name: str, seq: int) -> list[tuple[int, float]]:
+        """Returns number and value of the samples of a job's metric that came after the sample with number `seq`.
+
+        The numbers grow with every sample of any job, from 1.
+        """
+        return self._rows(
+            "SELECT seq, value FROM metric_points WHERE job_id = ? AND name = ? AND seq > ? ORDER BY seq",
+            (job_id, name, seq),
+        )

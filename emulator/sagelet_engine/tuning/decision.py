@@ -7,14 +7,18 @@ from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationStatus, enter
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob, trial_of
-from sagelet_engine.tuning.strategies import strategy
+from sagelet_engine.model.tuning import Counters, Definition, Ending, Trial, TrialState, TuningJob, trial_of
+from sagelet_engine.tuning.strategies import early_stopping, strategy
 from sagelet_engine.tuning.strategies.space import space_of
-from sagelet_engine.tuning.strategies.strategy import PastTrial, Settings
+from sagelet_engine.tuning.strategies.strategy import Course, Curve, PastTrial, Settings
 from sagelet_engine.tuning.warm_start import past_trials
 
 #: If none of so many trials has succeeded, AWS gives up (its text "No training job succeeded after 5 attempts").
 HOPELESS_TRIALS = 5
+#: An objective that is better by this share or less is no improvement (botocore shape ConvergenceDetected).
+INSIGNIFICANT = 0.01
+#: The least number of trials in a row without an improvement that is a convergence.
+CONVERGED_AFTER = 10
 DELETED = "The training job was deleted before its tuning job knew how it ended"
 
 
@@ -53,8 +57,17 @@ def seen(trial: Trial, job: TrainingJob | None, objective: float | None) -> Tria
     )
 
 
-def decide(job: TuningJob, before: Sequence[Trial], trials: Sequence[Trial], now_ms: int) -> Decision:
-    """Returns what to write, given the trials as they were written (`before`) and as they are now."""
+def decide(
+    job: TuningJob,
+    before: Sequence[Trial],
+    trials: Sequence[Trial],
+    now_ms: int,
+    curves: Mapping[int, Curve] | None = None,
+) -> Decision:
+    """Returns what to write, given the trials as they were written (`before`) and as they are now.
+
+    `curves`: what the trials have reported, by their ordinals, for a job with early stopping.
+    """
     now = _with_results(job, trials)
     given_up: list[Trial] = []
     new: list[Trial] = []
@@ -63,6 +76,7 @@ def decide(job: TuningJob, before: Sequence[Trial], trials: Sequence[Trial], now
     if winds_down(now):
         given_up = [one for one in trials if one.state is TrialState.PLANNED]
     else:
+        trials = _halted(now, trials, curves or {})
         new = _new_trials(now, trials)
         if not new and all(one.ended for one in trials):
             now = replace(now, ending=Ending.DONE)
@@ -82,17 +96,60 @@ def winds_down(job: TuningJob) -> bool:
     return job.ending is not None or job.status is not OrchestrationStatus.IN_PROGRESS
 
 
+def _halted(job: TuningJob, trials: Sequence[Trial], curves: Mapping[int, Curve]) -> list[Trial]:
+    """Returns the trials with a mark on those that are to be stopped early."""
+    stopping = early_stopping(job.spec.strategy, auto=job.spec.early_stopping)
+    losers: set[int] = set()
+    for definition in () if stopping is None else job.spec.definitions:
+        own = [one for one in trials if one.definition == definition.name]
+        courses = [
+            Course(
+                curves.get(one.ordinal, Curve()),
+                running=one.state is TrialState.CREATED and not one.halted,
+                completed=one.status is JobStatus.COMPLETED,
+            )
+            for one in own
+        ]
+        assert stopping is not None
+        losers |= {own[place].ordinal for place in stopping.losers(_settings(job, definition), courses)}
+    return [replace(one, halted=True) if one.ordinal in losers else one for one in trials]
+
+
+def watches(job: TuningJob) -> bool:
+    """True if decisions need what running trials report."""
+    return early_stopping(job.spec.strategy, auto=job.spec.early_stopping) is not None
+
+
 def _with_results(job: TuningJob, trials: Sequence[Trial]) -> TuningJob:
-    """Returns the job with its counters and its best trial. Trials count in the order in which they ended."""
+    """Returns the job with its counters, its best trial, and whether it has converged. Trials count in the order in
+    which they ended.
+
+    AWS does not say how it detects convergence. Here it is a row of trials without an improvement: ten, and at least
+    as many as there were before.
+    """
     best: Trial | None = None
-    since = 0
-    ended = [one for one in trials if one.ended]
-    for one in sorted(ended, key=lambda one: (one.end_ms or 0, one.ordinal)):
+    improved: Trial | None = None
+    since, converged_ms = 0, None
+    ended = sorted((one for one in trials if one.ended), key=lambda one: (one.end_ms or 0, one.ordinal))
+    for number, one in enumerate(ended, 1):
         if is_better(job, one, best):
-            best, since = one, 0
+            best = one
+        if _improves(job, one, improved):
+            improved, since = one, 0
         else:
             since += 1
-    return replace(job, counters=_counters(trials), best=best, not_improving=since)
+        if converged_ms is None and improved is not None and since >= max(CONVERGED_AFTER, number - since):
+            converged_ms = one.end_ms
+    return replace(job, counters=_counters(trials), best=best, not_improving=since, converged_ms=converged_ms)
+
+
+def _improves(job: TuningJob, one: Trial, other: Trial | None) -> bool:
+    """True if a trial is significantly better than the last one that was."""
+    if not is_better(job, one, other):
+        return False
+    if other is None or one.objective is None or other.objective is None:
+        return True
+    return abs(one.objective - other.objective) > INSIGNIFICANT * abs(other.objective)
 
 
 def is_better(job: TuningJob, one: Trial, other: Trial | None) -> bool:
@@ -133,6 +190,8 @@ def _ending(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> Ending | No
             return Ending.TARGET
     if spec.patience is not None and best is not None and job.not_improving >= spec.patience:
         return Ending.NOT_IMPROVING
+    if spec.until_convergence and job.converged_ms is not None:
+        return Ending.CONVERGED
     tried = [one for one in trials if one.status in (JobStatus.COMPLETED, JobStatus.FAILED)]
     return Ending.HOPELESS if best is None and len(tried) >= HOPELESS_TRIALS else None
 
@@ -160,7 +219,6 @@ def _new_trials(job: TuningJob, trials: Sequence[Trial]) -> list[Trial]:
 
 def _propose(job: TuningJob, definition: str, trials: Sequence[Trial]) -> Mapping[str, str] | None:
     spec, one = job.spec, job.spec.definition(definition)
-    settings = Settings(one.objective.maximize, spec.strategy_config, spec.max_trials)
     past = past_trials(job, definition) + [
         PastTrial(trial.values, trial.ended, trial.objective if trial.succeeded else None)
         for trial in trials
@@ -168,8 +226,13 @@ def _propose(job: TuningJob, definition: str, trials: Sequence[Trial]) -> Mappin
     ]
     # Definitions with the same ranges search different points.
     seed = job.seed + spec.definitions.index(one)
-    found = strategy(spec.strategy).propose(space_of(one.ranges), settings, seed, past, 1)
+    found = strategy(spec.strategy).propose(space_of(one.ranges), _settings(job, one), seed, past, 1)
     return found[0] if found else None
+
+
+def _settings(job: TuningJob, definition: Definition) -> Settings:
+    static = definition.request.get("StaticHyperParameters", {})
+    return Settings(definition.objective.maximize, job.spec.strategy_config, job.spec.max_trials, static)
 
 
 def _ended(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> TuningJob:

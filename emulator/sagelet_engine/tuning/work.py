@@ -16,7 +16,8 @@ from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestration_codecs import TUNING
 from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.tuning.children import child_request
-from sagelet_engine.tuning.decision import decide, seen, winds_down
+from sagelet_engine.tuning.curves import Curves
+from sagelet_engine.tuning.decision import decide, seen, watches, winds_down
 
 
 class CreateJob(Protocol):
@@ -38,22 +39,38 @@ class TuningWork:
         self._clock = clock
         self._create = create
         self._stop = stop
+        self._curves = Curves(store)
+        #: The trials of each tuning job, as they are written with a version of its record.
+        self._written: dict[str, tuple[int, list[Trial]]] = {}
 
     def step(self, record: TuningJob) -> float | None:
-        before = self._kept.children(record.id)
+        before = self._trials(record)
         jobs = self._store.by_ids([one.job_id for one in before if not one.ended])
         trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
-        decision = decide(record, before, trials, self._clock.now_ms())
+        curves = self._curves.of(record, trials) if watches(record) else None
+        decision = decide(record, before, trials, self._clock.now_ms(), curves)
         if decision.changed or decision.removed or decision.job != record:
             failpoint(Failpoint.BEFORE_DECISION)
             record = self._kept.update(decision.job, decision.changed, decision.removed)
             failpoint(Failpoint.AFTER_DECISION)
         if record.terminal:
+            self._written.pop(record.id, None)
+            self._curves.forget(record.id)
             return None
         gone = {one.ordinal for one in decision.removed}
         written = {one.ordinal: one for one in (*trials, *decision.changed) if one.ordinal not in gone}
         self._make_so(record, [*written.values()], jobs)
         return record.deadline_ms if record.ending is None else None
+
+    def _trials(self, record: TuningJob) -> list[Trial]:
+        """Returns the trials as they are written. Every write of them is one of the record, so they are read once for
+        each of its versions, although the store changes with every line of any training job.
+        """
+        version, trials = self._written.get(record.id, (None, []))
+        if version != record.version:
+            trials = self._kept.children(record.id)
+            self._written[record.id] = (record.version, trials)
+        return trials
 
     def _objective(self, record: TuningJob, trial: Trial, jobs: Mapping[str, TrainingJob]) -> float | None:
         """Returns the last value of the objective metric of a training job that has ended."""
@@ -64,11 +81,11 @@ class TuningWork:
         return next((point.value for point in self._store.last_points(job.id) if point.name == wanted), None)
 
     def _make_so(self, record: TuningJob, trials: Sequence[Trial], jobs: Mapping[str, TrainingJob]) -> None:
-        """Makes the training jobs as the record says: creates the planned ones, or stops those that run."""
+        """Makes the training jobs as the record says: creates the planned ones, and stops those that run no further."""
         for trial in trials:
             if trial.state is TrialState.PLANNED:
                 self._launch(record, trial)
-            elif trial.state is TrialState.CREATED and winds_down(record):
+            elif trial.state is TrialState.CREATED and (trial.halted or winds_down(record)):
                 job = jobs.get(trial.job_id)
                 if job is not None and job.status is JobStatus.IN_PROGRESS:
                     self._halt(job.key)

@@ -1,6 +1,7 @@
 """Hyperparameter tuning jobs through boto3 and a real server."""
 
 import json
+import sys
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +14,9 @@ import training_job_api
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
 from sagelet_engine.model.tuning import trial_of
+from sagelet_engine.tuning import strategies
 from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.fakes import FakeHost
 from support.tuning import METRICS, RANGES, definition, tuning_request
 from support.tuning_world import create, described, end, listed, refused, running, status
 from support.world import request, until
@@ -183,6 +186,119 @@ def test_a_grid_has_each_point_once(world: ApiWorld) -> None:
     assert points == {(("k", k), ("l", n)) for k in "ab" for n in "12"}
 
 
+HYPERBAND = {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 9}}
+
+
+@pytest.mark.parametrize("name", ["Random", "Bayesian", "Hyperband"])
+def test_every_strategy_runs(world: ApiWorld, name: str) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 8, "MaxParallelTrainingJobs": 2}
+    more = {"StrategyConfig": HYPERBAND} if name == "Hyperband" else {}
+    create(world, Strategy=name, ResourceLimits=limits, **more)
+    for number in range(8):
+        end(world, running(world, min(2, 8 - number))[0], 0.5 if number else 0.25)
+    until(lambda: status(world) == "Completed")
+    config = described(world)["HyperParameterTuningJobConfig"]
+    assert (config["Strategy"], config.get("StrategyConfig")) == (name, more.get("StrategyConfig"))
+    assert described(world)["BestTrainingJob"]["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] == 0.25
+    assert len({one["TunedHyperParameters"]["lr"] for one in listed(world)}) == 8
+
+
+def reports(world: ApiWorld, job: str, *losses: float) -> FakeHost:
+    """Has a running training job report objectives, and waits until they are stored."""
+    host = world.host(job)
+    until(lambda: world.job(job).launched)
+    host.say(*(f"loss={loss}" for loss in losses))
+    until(lambda: len(world.engine.metrics.of_job(world.job(job), "loss")) >= len(losses))
+    return host
+
+
+def stopped_early(world: ApiWorld, job: str, host: FakeHost) -> None:
+    """Waits until a training job is asked to stop, and ends it."""
+    until(lambda: world.job(job).status.value == "Stopping")
+    host.end(0)
+    until(lambda: world.job(job).terminal)
+
+
+def test_a_worse_training_job_is_stopped_early(world: ApiWorld) -> None:
+    create(world, TrainingJobEarlyStoppingType="Auto")
+    first, second = running(world, 2)
+    reports(world, first, 1.0, 0.5).end(0)
+    until(lambda: described(world)["TrainingJobStatusCounters"]["Completed"] == 1)
+    stopped_early(world, second, reports(world, second, 2.0))
+    (shown,) = until(lambda: [one for one in listed(world, StatusEquals="Stopped") if "TrainingEndTime" in one])
+    assert (shown["TrainingJobName"], shown["ObjectiveStatus"]) == (second, "Succeeded")
+    assert shown["FinalHyperParameterTuningJobObjectiveMetric"] == {"MetricName": "loss", "Value": 2.0}
+    assert described(world)["TrainingJobStatusCounters"]["Stopped"] == 1
+    # Of the next two the better one goes on.
+    third, fourth = running(world, 2)
+    reports(world, third, 0.9)
+    stopped_early(world, fourth, reports(world, fourth, 1.5))
+    assert world.job(third).status.value == "InProgress"
+
+
+def test_hyperband_stops_training_jobs_early(world: ApiWorld) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 3, "MaxParallelTrainingJobs": 3}
+    create(world, Strategy="Hyperband", StrategyConfig=HYPERBAND, ResourceLimits=limits)
+    first, second, third = running(world, 3)
+    best = reports(world, first, 0.5)
+    # The second trial is in another bracket.
+    other = reports(world, second, *[0.9] * 9)
+    stopped_early(world, third, reports(world, third, 0.75))
+    assert [world.job(one).status.value for one in (first, second)] == ["InProgress", "InProgress"]
+    # A tenth value is beyond MaxResource.
+    other.say("loss=0.1")
+    stopped_early(world, second, other)
+    best.end(0)
+    until(lambda: status(world) == "Completed")
+    assert [one["TrainingJobStatus"] for one in listed(world)] == ["Completed", "Stopped", "Stopped"]
+    assert described(world)["BestTrainingJob"]["TrainingJobName"] == second
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"Strategy": "Random", "StrategyConfig": HYPERBAND}, "HyperbandStrategyConfig is for the strategy Hyperband"),
+        (
+            {"Strategy": "Hyperband", "StrategyConfig": HYPERBAND, "TrainingJobEarlyStoppingType": "Auto"},
+            "TrainingJobEarlyStoppingType must be Off to use Hyperband",
+        ),
+        (
+            {"Strategy": "Hyperband", "StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 3}}},
+            "MinResource 3 must not be greater than MaxResource 2",
+        ),
+    ],
+)
+def test_what_hyperband_does_not_allow(world: ApiWorld, config: dict[str, Any], text: str) -> None:
+    code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **tuning_request("Tune", **config))
+    assert code == "ValidationException"
+    assert text in said
+
+
+def test_without_optuna_a_bayesian_job_is_refused_by_the_name_of_the_extra(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strategies, "_STRATEGIES", {})
+    monkeypatch.delitem(sys.modules, "sagelet_engine.tuning.strategies.bayesian", raising=False)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    body = tuning_request("Tune", Strategy="Bayesian")
+    code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
+    assert code == "ValidationException"
+    assert "pip install 'sagelet[tuning]'" in said
+
+
+def test_a_convergence_ends_the_job_and_its_time_is_told(world: ApiWorld) -> None:
+    criteria = {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
+    limits = {"MaxNumberOfTrainingJobs": 40, "MaxParallelTrainingJobs": 1}
+    create(world, TuningJobCompletionCriteria=criteria, ResourceLimits=limits)
+    for _ in range(11):
+        end(world, running(world, 1)[0], 0.5)
+    until(lambda: status(world) == "Completed")
+    shown = described(world)["TuningJobCompletionDetails"]
+    assert shown["NumberOfTrainingJobsObjectiveNotImproving"] == 10
+    assert shown["ConvergenceDetectedTime"] <= described(world)["HyperParameterTuningEndTime"]
+    assert len(listed(world)) == 11
+
+
 def test_several_definitions_take_turns(world: ApiWorld) -> None:
     body = tuning_request("Tune")
     single = body.pop("TrainingJobDefinition")
@@ -327,15 +443,6 @@ def test_each_status_is_an_event(world: ApiWorld) -> None:
 _TWO = [{**definition(), "DefinitionName": "one"}]
 #: For each refused entry of members.toml what makes a good body have it.
 REFUSED: dict[str, dict[str, Any]] = {
-    "HyperParameterTuningJobConfig.Strategy=Bayesian": {"Strategy": "Bayesian"},
-    "HyperParameterTuningJobConfig.Strategy=Hyperband": {"Strategy": "Hyperband"},
-    "HyperParameterTuningJobConfig.StrategyConfig.*": {
-        "StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 9}}
-    },
-    "HyperParameterTuningJobConfig.TrainingJobEarlyStoppingType=Auto": {"TrainingJobEarlyStoppingType": "Auto"},
-    "HyperParameterTuningJobConfig.TuningJobCompletionCriteria.ConvergenceDetected.CompleteOnConvergence=Enabled": {
-        "TuningJobCompletionCriteria": {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
-    },
     "TrainingJobDefinition.AlgorithmSpecification.AlgorithmName": {
         "job": definition(AlgorithmSpecification={"AlgorithmName": "xgboost", "TrainingInputMode": "File"})
     },

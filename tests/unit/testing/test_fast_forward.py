@@ -14,6 +14,8 @@ from sagelet.testing.faults import FaultRefused
 from sagelet_api.services.iam import execution_role
 from sagelet_engine.base.errors import FaultError, SettingsError
 from support.server import ROLE
+from support.tuning import definition, tuning_request
+from support.world import until
 
 HOUR = 3600
 SPOT = {
@@ -326,3 +328,45 @@ def test_wrong_values_are_named(tmp_path: Path) -> None:
         FastForward(tmp_path, max_jobs=0).start()
     with pytest.raises(FaultError, match="sagelet:fault"):
         faults.tags(faults.throttled_describe(0))
+
+
+@pytest.mark.parametrize("strategy", ["Random", "Hyperband"])
+def test_a_training_job_of_a_tuning_job_is_stopped_early_at_the_moment_of_its_value(
+    tmp_path: Path, strategy: str
+) -> None:
+    """Time does not go on before the tuning job has seen what its training jobs printed."""
+    epochs: dict[int, int] = {}
+    with FastForward(tmp_path) as server:
+        sagemaker = server.session().client("sagemaker")
+
+        @server.train
+        def train(job: Job) -> None:
+            number = int(job.name.rsplit("-", 2)[1])
+            for epoch in range(1, 10):
+                job.clock.advance(HOUR)
+                epochs[number] = epoch
+                job.print(f"loss={number}.0")
+
+        early = {"TrainingJobEarlyStoppingType": "Auto"}
+        if strategy == "Hyperband":
+            early = {"StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 2, "MaxResource": 9}}}
+        limits = {"MaxNumberOfTrainingJobs": 4, "MaxParallelTrainingJobs": 1}
+        job = definition(
+            StoppingCondition={"MaxRuntimeInSeconds": 24 * HOUR}, OutputDataConfig={"S3OutputPath": "s3://models/out"}
+        )
+        body = tuning_request("tune", job=job, Strategy=strategy, ResourceLimits=limits, **early)
+        server.session().client("s3").create_bucket(Bucket="models")
+        sagemaker.create_hyper_parameter_tuning_job(**body)
+        until(
+            lambda: (
+                sagemaker.describe_hyper_parameter_tuning_job(HyperParameterTuningJobName="tune")[
+                    "HyperParameterTuningJobStatus"
+                ]
+                == "Completed"
+            )
+        )
+        shown = sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(HyperParameterTuningJobName="tune")
+    # The objective is worse with every trial. Of Hyperband's trials only the first and the third are in one bracket.
+    expected = {1: 9, 2: 1, 3: 1, 4: 1} if strategy == "Random" else {1: 9, 2: 9, 3: 2, 4: 9}
+    stopped = [one["TrainingJobStatus"] for one in shown["TrainingJobSummaries"]]
+    assert (epochs, stopped) == (expected, ["Completed" if expected[n] == 9 else "Stopped" for n in range(1, 5)])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus, enter
 from sagelet_engine.model.tuning import Ending, Trial, TrialState, TuningJob
-from sagelet_engine.tuning.decision import DELETED, Decision, decide, seen, winds_down
-from support.tuning import tuning_request
+from sagelet_engine.tuning.decision import DELETED, Decision, decide, seen, watches, winds_down
+from sagelet_engine.tuning.strategies.strategy import Curve
+from support.tuning import RANGES, tuning_request
 
 T0 = 1_700_000_000_000
 KEY = OrchestrationKey("123456789012", "us-east-1", "Tune", OrchestrationKind.TUNING)
@@ -197,6 +198,139 @@ def test_a_grid_ends_with_its_points() -> None:
         run.end(0.5)
     points = [tuple(one.values.items()) for one in run.trials]
     assert points == [(("k", k), ("l", n)) for k in "ab" for n in "12"]
+
+
+def curve(*values: float) -> Curve:
+    made = Curve()
+    for order, value in enumerate(values, 1):
+        made.add(order, value)
+    return made
+
+
+def stops_early(run: Run, **reported: Curve) -> list[int]:
+    """Lets the job see what trials (`t1`, `t2`, ...) have reported. Returns those that are to be stopped now."""
+    curves = {int(name[1:]): one for name, one in reported.items()}
+    decision = decide(run.job, run.trials, run.trials, run.now, curves)
+    run.job = decision.job
+    run.trials = [*({one.ordinal: one for one in (*run.trials, *decision.changed)}).values()]
+    return [one.ordinal for one in decision.changed if one.halted]
+
+
+def test_a_worse_trial_is_stopped_early_and_its_objective_counts() -> None:
+    run = Run(tuning(TrainingJobEarlyStoppingType="Auto"))
+    assert watches(run.job)
+    run.start()
+    run.end(0.5)
+    assert [one.ordinal for one in run.trials if not one.ended] == [2, 3]
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9)) == [2]
+    # It is said once, and the trial runs until its training job has ended.
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9, 0.9)) == []
+    assert run.job.counters.in_progress == 2
+    run.end(0.4, status=JobStatus.STOPPED)
+    assert run.job.counters.stopped == 1
+    assert run.job.best is not None
+    assert (run.job.best.ordinal, run.job.best.status) == (2, JobStatus.STOPPED)
+
+
+def test_without_early_stopping_nothing_is_watched_or_stopped() -> None:
+    run = Run(tuning())
+    assert not watches(run.job)
+    run.start()
+    run.end(0.5)
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9)) == []
+
+
+def test_a_stopping_job_marks_nothing_more() -> None:
+    run = Run(tuning(TrainingJobEarlyStoppingType="Auto"))
+    run.start()
+    run.end(0.5)
+    run.job = enter(run.job, OrchestrationStatus.STOPPING, run.now)
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9)) == []
+
+
+def test_each_definition_has_its_own_comparison() -> None:
+    body = tuning_request("Tune", TrainingJobEarlyStoppingType="Auto")
+    single, config = body.pop("TrainingJobDefinition"), body["HyperParameterTuningJobConfig"]
+    own = {"TuningObjective": config.pop("HyperParameterTuningJobObjective"), "HyperParameterRanges": RANGES}
+    del config["ParameterRanges"]
+    body["TrainingJobDefinitions"] = [{**single, **own, "DefinitionName": name} for name in ("one", "two")]
+    run = Run(TuningJob(KEY, "ab" * 16, body, T0, T0))
+    run.start()
+    run.end(0.5)
+    assert [(one.ordinal, one.definition) for one in run.trials] == [(1, "one"), (2, "two"), (3, "one")]
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9), t3=curve(0.8)) == [3]
+
+
+@pytest.mark.parametrize("criterion", ["target", "patience"])
+def test_the_criteria_count_trials_that_were_stopped_early(criterion: str) -> None:
+    criteria = {
+        "target": {"TargetObjectiveMetricValue": 0.3},
+        "patience": {"BestObjectiveNotImproving": {"MaxNumberOfTrainingJobsNotImproving": 3}},
+    }
+    run = Run(tuning(TrainingJobEarlyStoppingType="Auto", TuningJobCompletionCriteria=criteria[criterion]))
+    run.start()
+    run.end(0.5)
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9)) == [2]
+    if criterion == "target":
+        run.end(0.2, status=JobStatus.STOPPED)
+        assert run.job.ending is Ending.TARGET
+        return
+    for _ in range(3):
+        assert run.job.ending is None
+        run.end(0.9, status=JobStatus.STOPPED)
+    assert run.job.ending is Ending.NOT_IMPROVING
+
+
+def test_max_runtime_ends_a_job_with_early_stopping() -> None:
+    limits = {"MaxNumberOfTrainingJobs": 6, "MaxParallelTrainingJobs": 2, "MaxRuntimeInSeconds": 120}
+    run = Run(tuning(ResourceLimits=limits, TrainingJobEarlyStoppingType="Auto"))
+    run.start()
+    run.end(0.5)
+    run.now = T0 + 120_000
+    assert stops_early(run, t1=curve(0.5), t2=curve(0.9)) == []
+    assert run.job.ending is Ending.MAX_RUNTIME
+
+
+def test_one_percent_or_less_is_no_improvement() -> None:
+    """botocore shape HyperParameterTuningJobCompletionDetails: "not improving (1% or less)"."""
+    run = Run(tuning(ResourceLimits={"MaxNumberOfTrainingJobs": 20, "MaxParallelTrainingJobs": 1}))
+    run.start()
+    for objective, since, best in ((1.0, 0, 1), (0.995, 1, 2), (0.991, 2, 3), (0.985, 0, 4), (1.0, 1, 4)):
+        run.end(objective)
+        assert run.job.not_improving == since
+        assert run.job.best is not None
+        assert run.job.best.ordinal == best
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_ten_trials_in_a_row_and_half_of_all_are_a_convergence(enabled: bool) -> None:
+    criteria = {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled" if enabled else "Disabled"}}
+    limits = {"MaxNumberOfTrainingJobs": 40, "MaxParallelTrainingJobs": 1}
+    run = Run(tuning(ResourceLimits=limits, TuningJobCompletionCriteria=criteria))
+    run.start()
+    # The twelfth trial is the last one that improves, so twelve more must pass.
+    for number in range(12):
+        run.end(1.0 - number / 20)
+    for _ in range(11):
+        run.end(0.9)
+        assert run.job.converged_ms is None
+    run.end(0.9)
+    detected = run.now
+    assert run.job.converged_ms == detected
+    assert run.job.status is (OrchestrationStatus.COMPLETED if enabled else OrchestrationStatus.IN_PROGRESS)
+    assert run.job.ending is (Ending.CONVERGED if enabled else None)
+    if not enabled:
+        run.end(0.01)
+        assert (run.job.converged_ms, run.job.not_improving) == (detected, 0)
+
+
+def test_trials_without_an_objective_are_no_convergence() -> None:
+    criteria = {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
+    run = Run(tuning(TuningJobCompletionCriteria=criteria))
+    run.start()
+    for _ in range(4):
+        run.end(None, status=JobStatus.FAILED)
+    assert run.job.converged_ms is None
 
 
 @settings(max_examples=40)

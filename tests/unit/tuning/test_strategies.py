@@ -1,12 +1,15 @@
 """The strategies of tuning jobs: ranges, scales, seeds and grids, for any request."""
 
 import math
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagelet_engine.tuning import strategies
 from sagelet_engine.tuning.strategies import StrategyUnavailable, strategy
 from sagelet_engine.tuning.strategies import grid as grids
 from sagelet_engine.tuning.strategies.space import Categorical, Continuous, InvalidRange, Scaling, Space, space_of
@@ -186,7 +189,108 @@ def test_an_empty_grid_is_one_trial_and_an_empty_space_any_number() -> None:
     assert strategy("Random").propose(Space(()), SETTINGS, 0, [], 2) == [{}, {}]
 
 
-@pytest.mark.parametrize("name", ["Bayesian", "Hyperband"])
-def test_a_strategy_that_is_not_there_is_named(name: str) -> None:
-    with pytest.raises(StrategyUnavailable, match=f"the tuning strategy {name} as yet; use one of Grid, Random"):
-        strategy(name)
+def trials_of(values: list[dict[str, str]], objectives: list[float | str | None]) -> list[PastTrial]:
+    """Pairs values with objectives. None: the trial failed. A text: it runs."""
+    return [
+        PastTrial(one, ended=not isinstance(found, str), objective=None if isinstance(found, str) else found)
+        for one, found in zip(values, objectives, strict=False)
+    ]
+
+
+OBJECTIVES = st.one_of(st.none(), st.just("runs"), st.floats(-1e6, 1e6))
+
+
+@settings(max_examples=60)
+@given(ranges(), st.integers(0, 2**31), st.booleans(), st.lists(OBJECTIVES, min_size=1, max_size=14))
+def test_bayesian_values_are_in_their_ranges_and_follow_from_seed_and_trials(
+    request_ranges: dict[str, Any], seed: int, maximize: bool, objectives: list[float | str | None]
+) -> None:
+    space, search = space_of(request_ranges), strategy("Bayesian")
+    how = Settings(maximize=maximize, config={}, max_trials=None)
+    values: list[dict[str, str]] = []
+    for number in range(len(objectives)):
+        (found,) = search.propose(space, how, seed, trials_of(values, objectives[:number]), 1)
+        check(found, request_ranges)
+        values.append(found)
+    known = trials_of(values, objectives)
+    both = search.propose(space, how, seed, known, 2)
+    assert both == search.propose(space, how, seed, list(known), 2)
+    # One at a time is as good as two at once.
+    first = search.propose(space, how, seed, known, 1)
+    after = [*known, PastTrial(first[0], ended=False, objective=None)]
+    assert both == [*first, *search.propose(space, how, seed, after, 1)]
+
+
+@given(ranges(), st.integers(0, 2**31), st.integers(1, 8))
+def test_hyperband_draws_as_random_search_does(request_ranges: dict[str, Any], seed: int, count: int) -> None:
+    space = space_of(request_ranges)
+    drawn = [strategy(name).propose(space, SETTINGS, seed, [], count) for name in ("Hyperband", "Random")]
+    assert drawn[0] == drawn[1]
+
+
+def learned(request_ranges: dict[str, Any], loss: Callable[[dict[str, str]], float], count: int) -> list[float]:
+    """Returns the losses of a Bayesian search, in order."""
+    space, trials = space_of(request_ranges), list[PastTrial]()
+    for _ in range(count):
+        (values,) = strategy("Bayesian").propose(space, SETTINGS, 7, trials, 1)
+        trials.append(PastTrial(values, ended=True, objective=loss(values)))
+    return [one.objective for one in trials if one.objective is not None]
+
+
+@pytest.mark.parametrize(
+    ("given_range", "best"),
+    [
+        ({"MinValue": "0", "MaxValue": "10", "ScalingType": "Linear"}, 7.0),
+        ({"MinValue": "1e-6", "MaxValue": "1", "ScalingType": "Logarithmic"}, 1e-4),
+        ({"MinValue": "1e-6", "MaxValue": "1", "ScalingType": "Auto"}, 1e-4),
+        ({"MinValue": "0.5", "MaxValue": "0.99999", "ScalingType": "ReverseLogarithmic"}, 0.999),
+    ],
+)
+def test_bayesian_search_closes_in_on_the_best_on_every_scale(given_range: dict[str, str], best: float) -> None:
+    request_ranges = {"ContinuousParameterRanges": [{"Name": "p", **given_range}]}
+    (parameter,) = space_of(request_ranges).parameters
+
+    def loss(values: dict[str, str]) -> float:
+        return abs(parameter.position(values["p"]) - parameter.position(repr(best)))
+
+    found = learned(request_ranges, loss, 36)
+    assert sum(found[-12:]) < sum(found[:12]) / 2
+    assert min(found) < 0.05
+
+
+def test_bayesian_search_learns_which_category_and_which_number_are_good() -> None:
+    request_ranges = {
+        "CategoricalParameterRanges": [{"Name": "k", "Values": ["a", "b", "c", "d"]}],
+        "IntegerParameterRanges": [{"Name": "n", "MinValue": "1", "MaxValue": "64"}],
+    }
+    found = learned(request_ranges, lambda one: abs(int(one["n"]) - 40) / 64 + (one["k"] != "c"), 40)
+    assert sum(loss >= 1 for loss in found[-12:]) <= 6
+    assert min(found) < 0.05
+
+
+def test_bayesian_search_has_no_point_twice_while_there_are_others() -> None:
+    kinds = [{"Name": "k", "Values": list("abcdef")}, {"Name": "l", "Values": ["1", "2"]}]
+    request_ranges = {"CategoricalParameterRanges": kinds}
+    space, trials = space_of(request_ranges), list[PastTrial]()
+    for _ in range(10):
+        (values,) = strategy("Bayesian").propose(space, SETTINGS, 3, trials, 1)
+        trials.append(PastTrial(values, ended=True, objective=float(values["k"] != "a")))
+    guided = [tuple(one.values.items()) for one in trials[6:]]
+    assert len(set(guided)) == len(guided)
+
+
+def test_trials_of_other_hyperparameters_teach_nothing() -> None:
+    space = space_of(one_range("Continuous", "0", "1"))
+    strange = [PastTrial({"q": "1"}, True, 0.0), PastTrial({"p": "7"}, True, 0.0), PastTrial({"p": "x"}, True, 0.0)]
+    trials = strange * 3
+    (found,) = strategy("Bayesian").propose(space, SETTINGS, 0, trials, 1)
+    assert 0 <= float(found["p"]) <= 1
+
+
+def test_without_optuna_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategies, "_STRATEGIES", {})
+    monkeypatch.delitem(sys.modules, "sagelet_engine.tuning.strategies.bayesian", raising=False)
+    # As the import system marks a module that cannot be imported.
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(StrategyUnavailable, match=r"needs the package optuna.*pip install 'sagelet\[tuning\]'"):
+        strategy("Bayesian")

@@ -12,7 +12,7 @@ from sagelet_engine.model import aws_texts
 from sagelet_engine.model.tuning import Definition, TuningSpec
 from sagelet_engine.tuning import autotune
 from sagelet_engine.tuning.children import request_of
-from sagelet_engine.tuning.strategies import StrategyUnavailable, grid, strategy
+from sagelet_engine.tuning.strategies import HYPERBAND, StrategyUnavailable, grid, hyperband, strategy
 from sagelet_engine.tuning.strategies.space import InvalidRange, Space, space_of
 
 #: Limits of AWS's page "Parallel limits and quotas" that do not depend on an account.
@@ -37,14 +37,19 @@ def check(request: Request, check_child: Callable[[Request], None]) -> None:
         for problem in _definition_problems(one):
             raise ValidationException(problem)
         space = _space(one)
-        for problem in _limit_problems(spec, space):
+        for problem in _limit_problems(spec, one, space):
             raise ValidationException(problem)
         check_child(request_of(one, _LONGEST_NAME, space.values([0.5] * len(space.parameters))))
 
 
 def settled(request: Request) -> Request:
     """Returns the request with the settings that Autotune chooses, among those that sagelet has."""
-    return autotune.settled(request, lambda chosen: not any(_unsupported(chosen)))
+
+    def accepted(chosen: Request) -> bool:
+        problems = (*_unsupported(chosen), *_hyperband_problems(chosen["HyperParameterTuningJobConfig"]))
+        return not problems
+
+    return autotune.settled(request, accepted)
 
 
 def _unsupported(request: Request) -> Iterator[str]:
@@ -54,17 +59,6 @@ def _unsupported(request: Request) -> Iterator[str]:
         strategy(config["Strategy"])
     except StrategyUnavailable as error:
         yield str(error)
-    if "HyperbandStrategyConfig" in config.get("StrategyConfig", {}):
-        yield f"HyperbandStrategyConfig is for the strategy Hyperband, not {config['Strategy']}"
-    if config.get("TrainingJobEarlyStoppingType", "Off") != "Off":
-        yield "TrainingJobEarlyStoppingType Auto is not supported by sagelet as yet; use Off"
-    if config.get("TuningJobCompletionCriteria", {}).get("ConvergenceDetected", {}).get("CompleteOnConvergence") == (
-        "Enabled"
-    ):
-        yield (
-            "ConvergenceDetected.CompleteOnConvergence is not supported by sagelet as yet; "
-            "use BestObjectiveNotImproving or TargetObjectiveMetricValue"
-        )
 
 
 def _shape_problems(request: Request) -> Iterator[str]:
@@ -78,10 +72,20 @@ def _shape_problems(request: Request) -> Iterator[str]:
             "Without ResourceLimits.MaxNumberOfTrainingJobs the tuning job would not end; give it, "
             "MaxRuntimeInSeconds or TuningJobCompletionCriteria"
         )
+    yield from _hyperband_problems(config)
     if several is None:
         yield from _single_problems(request["TrainingJobDefinition"], config)
     else:
         yield from _several_problems(several, config)
+
+
+def _hyperband_problems(config: Request) -> Iterator[str]:
+    """The rules of botocore's shape HyperParameterTuningJobConfig for the strategy Hyperband."""
+    if config["Strategy"] != HYPERBAND:
+        if "HyperbandStrategyConfig" in config.get("StrategyConfig", {}):
+            yield f"HyperbandStrategyConfig is for the strategy Hyperband, not {config['Strategy']}"
+    elif config.get("TrainingJobEarlyStoppingType", "Off") != "Off":
+        yield "TrainingJobEarlyStoppingType must be Off to use Hyperband, which stops training jobs early by itself"
 
 
 def _single_problems(definition: Request, config: Request) -> Iterator[str]:
@@ -146,7 +150,12 @@ def _space(one: Definition) -> Space:
     return space
 
 
-def _limit_problems(spec: TuningSpec, space: Space) -> Iterator[str]:
+def _limit_problems(spec: TuningSpec, definition: Definition, space: Space) -> Iterator[str]:
+    if spec.strategy == HYPERBAND:
+        try:
+            hyperband.resources(spec.strategy_config, definition.request.get("StaticHyperParameters", {}))
+        except hyperband.InvalidResources as error:
+            yield str(error)
     if spec.max_trials is not None and spec.max_parallel > spec.max_trials:
         yield (
             f"MaxParallelTrainingJobs {spec.max_parallel} must not be greater than MaxNumberOfTrainingJobs "
