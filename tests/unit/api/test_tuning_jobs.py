@@ -308,7 +308,8 @@ def test_without_optuna_a_bayesian_job_is_refused_by_the_name_of_the_extra(
     body = tuning_request("Tune", Strategy="Bayesian")
     code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
     assert code == "ValidationException"
-    assert "pip install 'sagelet[tuning]'" in said
+    assert "extra `tuning`" in said
+    assert "pip install 'optuna>=5,<6'" in said
 
 
 def test_a_convergence_ends_the_job_and_its_time_is_told(world: ApiWorld) -> None:
