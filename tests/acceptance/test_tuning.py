@@ -53,13 +53,13 @@ def check(answer: dict[str, Any], count: int) -> None:
     assert float(answer["best_hyperparameters"]["lr"]) == pytest.approx(least["lr"])
 
 
-def check_attached(answer: dict[str, Any]) -> None:
+def check_attached(answer: dict[str, Any], early_stopping: str) -> None:
     """What a second program reads of the tuning job by its name alone."""
     assert answer["attached_best"] == answer["best"]
     count = len(answer["rows"])
     assert answer["attached"] == {
         "strategy": "Random",
-        "early_stopping_type": "Off",
+        "early_stopping_type": early_stopping,
         "ranges": ["CategoricalParameterRanges", "ContinuousParameterRanges", "IntegerParameterRanges"],
         "max_jobs": count,
         "rows": count,
@@ -77,17 +77,19 @@ def test_the_tuner_of_the_sdk_in_simulated_time(tmp_path: Path) -> None:
     with FastForward() as server:
         server.train(train)
         answer = Clients(server, tmp_path).python(
-            HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "4"
+            HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "4", "Auto"
         )
     check(answer, 4)
-    check_attached(answer)
+    check_attached(answer, "Auto")
     assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
 
 
 def test_the_tuner_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
-    answer = Clients(server, tmp_path).python(HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "2")
+    answer = Clients(server, tmp_path).python(
+        HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "2", "Off"
+    )
     check(answer, 2)
-    check_attached(answer)
+    check_attached(answer, "Off")
     child = jobs.describe(answer["best"])
     assert child["TuningJobArn"].endswith(f"/{answer['name']}")
     assert child["HyperParameters"]["_tuning_objective_metric"] == "loss"

@@ -36,7 +36,7 @@ def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training jobs are created before the record names them."""
     real = Kept.update
 
-    def update(self: Kept, job: Any, changed: Any = (), removed: Any = ()) -> Any:
+    def update(self: Any, job: Any, changed: Any = (), removed: Any = ()) -> Any:
         return real(self, job, [one for one in changed if one.state is not model.TrialState.PLANNED], removed)
 
     monkeypatch.setattr(Kept, "update", update)

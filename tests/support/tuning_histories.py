@@ -29,8 +29,7 @@ from sagelet_engine.model.tuning import Ending, Trial, TrialState, TuningJob, ch
 from sagelet_engine.retention.gc import Collector
 from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.store.orchestration_codecs import TUNING
-from sagelet_engine.store.orchestrations import Kept, StaleOrchestration
+from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.tuning.decision import HOPELESS_TRIALS, is_better
 from sagelet_engine.tuning.strategies.space import space_of
 from sagelet_engine.tuning.work import TuningWork
@@ -92,7 +91,6 @@ class History:
             cast(Collector, None), keys=cast(KeyPair, None), spot_discount=0.0,
         )  # fmt: skip
         self._orchestrations = TuningJobs(self._store, self._clock, lambda record_id: None)
-        self._kept = self._store.orchestrations.of(TUNING)
         self._work = TuningWork(self._store, self._clock, self._jobs.create, self._jobs.stop)
 
     def close(self) -> None:
@@ -114,9 +112,10 @@ class History:
                 raise Killed
 
         listen(killer if left else None)
-        update = Kept.update
+        kept = self._work._kept
+        update = kept.update
         if not self.quiet and self.chance.random() < 0.05:
-            Kept.update = self._unavailable  # type: ignore[assignment, method-assign]
+            kept.update = self._unavailable  # type: ignore[assignment, method-assign]
         try:
             self.record = self._orchestrations.get(KEY)
             if not self.record.terminal:
@@ -129,7 +128,8 @@ class History:
             self.events["store unavailable"] += 1
         finally:
             listen(None)
-            Kept.update = update  # type: ignore[method-assign]
+            if kept.update == self._unavailable:
+                kept.update = update  # type: ignore[method-assign]
         self.record = self._orchestrations.get(KEY)
         # Nobody else makes or stops training jobs, except the user of the history.
         self._check()
@@ -151,7 +151,7 @@ class History:
         return job.parent is not None and job.parent.id == self.record.id
 
     def trials(self) -> list[Trial]:
-        return self._kept.children(self.record.id)
+        return self._work._kept.children(self.record.id)
 
     def train(self, job: TrainingJob) -> None:
         """Lets a training job take one step."""

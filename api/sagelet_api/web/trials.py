@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sagelet_api.display import since
 from sagelet_engine.engine import Engine
 from sagelet_engine.instances.bill import Bill
+from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.spec import unquoted
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
@@ -34,8 +35,10 @@ class Row:
 
     @property
     def doing(self) -> str:
-        """Returns the secondary status of a training job that has not ended."""
-        return "" if self.trial.ended or self.job is None else self.job.secondary.value
+        """Returns the secondary status of a training job that has not ended, or that it was stopped early."""
+        if self.trial.ended:
+            return "early" if self.trial.halted and self.trial.status is JobStatus.STOPPED else ""
+        return "" if self.job is None else self.job.secondary.value
 
     @property
     def ran(self) -> str:

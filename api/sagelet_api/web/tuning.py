@@ -34,6 +34,7 @@ ENDINGS = {
     "target-reached": "the objective has reached TargetObjectiveMetricValue",
     "not-improving": "MaxNumberOfTrainingJobsNotImproving training jobs in a row were no better",
     "max-runtime": "MaxRuntimeInSeconds is over",
+    "converged": "the search has converged",
     "hopeless": "the first training jobs had no objective",
 }
 

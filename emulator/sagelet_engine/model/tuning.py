@@ -141,10 +141,10 @@ class Trial(Child):
     objective: float | None = None
     #: True if the failure was InternalServerError: AWS counts it as retryable.
     internal: bool = False
-    #: True once it is decided that its training job is to be stopped early.
-    halted: bool = False
     #: BillableTimeInSeconds of the ended training job. None if it did not begin to train.
     billable_seconds: int | None = None
+    #: True once it is decided that its training job is to be stopped early.
+    halted: bool = False
 
     @property
     def ended(self) -> bool:

@@ -10,7 +10,7 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Counters, Definition, Ending, Trial, TrialState, TuningJob, trial_of
 from sagelet_engine.tuning.strategies import early_stopping, strategy
 from sagelet_engine.tuning.strategies.space import space_of
-from sagelet_engine.tuning.strategies.strategy import Course, Curve, PastTrial, Settings
+from sagelet_engine.tuning.strategies.strategy import Course, Curve, EarlyStopping, PastTrial, Settings
 from sagelet_engine.tuning.warm_start import past_trials
 
 #: If none of so many trials has succeeded, AWS gives up (its text "No training job succeeded after 5 attempts").
@@ -98,26 +98,29 @@ def winds_down(job: TuningJob) -> bool:
 
 def _halted(job: TuningJob, trials: Sequence[Trial], curves: Mapping[int, Curve]) -> list[Trial]:
     """Returns the trials with a mark on those that are to be stopped early."""
-    stopping = early_stopping(job.spec.strategy, auto=job.spec.early_stopping)
+    stopping = _early_stopping(job)
+    if stopping is None:
+        return list(trials)
     losers: set[int] = set()
-    for definition in () if stopping is None else job.spec.definitions:
+    for definition in job.spec.definitions:
         own = [one for one in trials if one.definition == definition.name]
-        courses = [
-            Course(
-                curves.get(one.ordinal, Curve()),
-                running=one.state is TrialState.CREATED and not one.halted,
-                completed=one.status is JobStatus.COMPLETED,
-            )
-            for one in own
-        ]
-        assert stopping is not None
+        courses = [_course(one, curves.get(one.ordinal, Curve())) for one in own]
         losers |= {own[place].ordinal for place in stopping.losers(_settings(job, definition), courses)}
     return [replace(one, halted=True) if one.ordinal in losers else one for one in trials]
 
 
+def _course(trial: Trial, curve: Curve) -> Course:
+    running = trial.state is TrialState.CREATED and not trial.halted
+    return Course(curve, running, completed=trial.status is JobStatus.COMPLETED)
+
+
 def watches(job: TuningJob) -> bool:
     """True if decisions need what running trials report."""
-    return early_stopping(job.spec.strategy, auto=job.spec.early_stopping) is not None
+    return _early_stopping(job) is not None
+
+
+def _early_stopping(job: TuningJob) -> EarlyStopping | None:
+    return early_stopping(job.spec.strategy, auto=job.spec.early_stopping)
 
 
 def _with_results(job: TuningJob, trials: Sequence[Trial]) -> TuningJob:

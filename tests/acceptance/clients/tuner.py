@@ -1,4 +1,7 @@
-"""SDK v2's HyperparameterTuner, as its documents use it. `tuner.py SOURCE_DIRECTORY INSTANCE_TYPE JOBS`."""
+"""SDK v2's HyperparameterTuner, as its documents use it.
+
+`tuner.py SOURCE_DIRECTORY INSTANCE_TYPE JOBS EARLY_STOPPING`, the last one Auto or Off.
+"""
 
 import json
 import sys
@@ -8,7 +11,7 @@ import sagemaker
 from sagemaker.pytorch import PyTorch
 from sagemaker.tuner import CategoricalParameter, ContinuousParameter, HyperparameterTuner, IntegerParameter
 
-source, instance_type, jobs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+source, instance_type, jobs, early_stopping = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 session = sagemaker.Session(boto3.Session(), default_bucket="sdk-tests")
 estimator = PyTorch(
     entry_point="train.py",
@@ -37,7 +40,7 @@ tuner = HyperparameterTuner(
     random_seed=7,
     max_jobs=jobs,
     max_parallel_jobs=2,
-    early_stopping_type="Off",
+    early_stopping_type=early_stopping,
     base_tuning_job_name="tune",
     tags=[{"Key": "team", "Value": "vision"}],
 )

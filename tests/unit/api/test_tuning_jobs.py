@@ -99,9 +99,34 @@ def test_a_training_job_is_what_a_client_would_have_made(world: ApiWorld) -> Non
     assert found["TotalHits"]["Value"] == 2
 
 
+def test_network_and_places_are_those_of_the_definition(world: ApiWorld) -> None:
+    same = {
+        "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
+        "EnableNetworkIsolation": True,
+        "EnableInterContainerTrafficEncryption": True,
+        "OutputDataConfig": {"S3OutputPath": "s3://b/other", "CompressionType": "NONE"},
+        "InputDataConfig": [
+            {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/k"}}}
+        ],
+    }
+    create(world, job=definition(**same))
+    name = running(world, 2)[0]
+    child = world.sagemaker.describe_training_job(TrainingJobName=name)
+    shown = described(world)["TrainingJobDefinition"]
+    for member in ("VpcConfig", "EnableNetworkIsolation", "EnableInterContainerTrafficEncryption"):
+        assert child[member] == shown[member] == same[member]
+    assert child["OutputDataConfig"] == {"KmsKeyId": "", **same["OutputDataConfig"]}
+    assert child["ModelArtifacts"]["S3ModelArtifacts"] == f"s3://b/other/{name}/output/model/"
+    assert child["InputDataConfig"][0]["DataSource"] == same["InputDataConfig"][0]["DataSource"]
+    assert shown["OutputDataConfig"] == same["OutputDataConfig"]
+
+
 def test_instances_by_priority(world: ApiWorld) -> None:
     first = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 5}
-    job = definition(HyperParameterTuningResourceConfig={"InstanceConfigs": [first, {**first, "InstanceCount": 2}]})
+    configs = [first, {**first, "InstanceCount": 2}]
+    job = definition(
+        HyperParameterTuningResourceConfig={"AllocationStrategy": "Prioritized", "InstanceConfigs": configs}
+    )
     del job["ResourceConfig"]
     create(world, job=job)
     child = world.sagemaker.describe_training_job(TrainingJobName=running(world, 2)[0])
@@ -283,7 +308,8 @@ def test_without_optuna_a_bayesian_job_is_refused_by_the_name_of_the_extra(
     body = tuning_request("Tune", Strategy="Bayesian")
     code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
     assert code == "ValidationException"
-    assert "pip install 'sagelet[tuning]'" in said
+    assert "extra `tuning`" in said
+    assert "pip install 'optuna>=5,<6'" in said
 
 
 def test_a_convergence_ends_the_job_and_its_time_is_told(world: ApiWorld) -> None:

@@ -162,19 +162,35 @@ def test_a_training_job_links_to_its_tuning_job(tuned: ApiWorld) -> None:
     assert "Tuning job</th>" not in shown(tuned, "/_sagelet/ui/jobs/alone")
 
 
+def stopped(world: ApiWorld) -> list[str]:
+    """Stops `tune` on its page, and waits until it has ended. Returns the training jobs that ran."""
+    live = running(world)
+    for job in live:
+        until(lambda job=job: world.job(job).launched)  # type: ignore[misc]
+    answer = world.send_form(f"{PAGE}/tune/stop", {})
+    assert (answer.status, answer.headers["Location"]) == (303, f"{PAGE}/tune")
+    for job in live:
+        world.host(job).end(0)
+    until(lambda: "Delete" in shown(world, f"{PAGE}/tune?part=head"))
+    return live
+
+
+def test_a_warm_start_links_to_its_parents(tuned: ApiWorld) -> None:
+    stopped(tuned)
+    warm = {
+        "WarmStartType": "TransferLearning",
+        "ParentHyperParameterTuningJobs": [{"HyperParameterTuningJobName": "tune"}],
+    }
+    tuned.sagemaker.create_hyper_parameter_tuning_job(**hostile("warm"), WarmStartConfig=warm)
+    assert f'TransferLearning from <a href="{PAGE}/tune">tune</a>' in shown(tuned, f"{PAGE}/warm")
+
+
 def test_it_is_stopped_then_deleted(tuned: ApiWorld) -> None:
     refused = tuned.send_form(f"{PAGE}/tune/delete", {})
     assert refused.status == 400
     assert b"only one that has ended can be deleted" in refused.data
     assert tuned.send_form(f"{PAGE}/tune/stop", {}, Origin="http://evil.example").status == 403
-    live = running(tuned)
-    for job in live:
-        until(lambda job=job: tuned.job(job).launched)  # type: ignore[misc]
-    stopped = tuned.send_form(f"{PAGE}/tune/stop", {})
-    assert (stopped.status, stopped.headers["Location"]) == (303, f"{PAGE}/tune")
-    for job in live:
-        tuned.host(job).end(0)
-    until(lambda: "Delete" in shown(tuned, f"{PAGE}/tune?part=head"))
+    live = stopped(tuned)
     deleted = tuned.send_form(f"{PAGE}/tune/delete", {})
     assert (deleted.status, deleted.headers["Location"]) == (303, PAGE)
     assert names(shown(tuned, PAGE)) == []

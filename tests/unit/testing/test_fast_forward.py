@@ -331,9 +331,7 @@ def test_wrong_values_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["Random", "Hyperband"])
-def test_a_training_job_of_a_tuning_job_is_stopped_early_at_the_moment_of_its_value(
-    tmp_path: Path, strategy: str
-) -> None:
+def test_a_worse_trial_is_stopped_at_the_moment_of_its_value(tmp_path: Path, strategy: str) -> None:
     """Time does not go on before the tuning job has seen what its training jobs printed."""
     epochs: dict[int, int] = {}
     with FastForward(tmp_path) as server:

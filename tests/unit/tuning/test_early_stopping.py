@@ -139,7 +139,7 @@ def in_turn(*curves: list[float]) -> list[Course]:
 def test_a_trial_goes_on_if_it_is_among_the_best_third_of_those_before_it() -> None:
     # With one rung, at 1 epoch, a round has 3 trials that are compared and 2 that are not.
     how = hyperband(1, 3)
-    assert brackets(1, 5) == [0, 1, 0, 1, 0]
+    assert brackets(1, 5) == (0, 1, 0, 1, 0)
     # Of the compared trials (0, 2, 4) the first goes on, the second is worse, and the third is the best of three.
     assert Hyperband().losers(how, in_turn([0.5], [9.0], [0.6], [9.0], [0.4])) == [2]
     # The better ones that come later do not stop those that went on before.

@@ -292,5 +292,5 @@ def test_without_optuna_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "sagelet_engine.tuning.strategies.bayesian", raising=False)
     # As the import system marks a module that cannot be imported.
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(StrategyUnavailable, match=r"needs the package optuna.*pip install 'sagelet\[tuning\]'"):
+    with pytest.raises(StrategyUnavailable, match=r"package optuna.*extra `tuning`.*pip install 'optuna>=5,<6'"):
         strategy("Bayesian")

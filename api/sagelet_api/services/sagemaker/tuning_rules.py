@@ -44,7 +44,12 @@ def check(request: Request, check_child: Callable[[Request], None]) -> None:
 
 def settled(request: Request) -> Request:
     """Returns the request with the settings that Autotune chooses, among those that sagelet has."""
-    return autotune.settled(request, lambda chosen: not any(_unsupported(chosen)))
+
+    def accepted(chosen: Request) -> bool:
+        problems = (*_unsupported(chosen), *_hyperband_problems(chosen["HyperParameterTuningJobConfig"]))
+        return not problems
+
+    return autotune.settled(request, accepted)
 
 
 def _unsupported(request: Request) -> Iterator[str]:

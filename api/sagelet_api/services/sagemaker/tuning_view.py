@@ -22,8 +22,6 @@ def describe(job: TuningJob, now_ms: int) -> Output:
         "ConsumedResources": {"RuntimeInSeconds": ((job.ended_ms or now_ms) - job.created_ms) // 1000},
         "TuningJobCompletionDetails": {"NumberOfTrainingJobsObjectiveNotImproving": job.not_improving},
     }
-    if job.converged_ms is not None:
-        answer["TuningJobCompletionDetails"]["ConvergenceDetectedTime"] = seconds(job.converged_ms)
     if job.best is not None:
         answer["BestTrainingJob"] = trial_summary(job, job.best, None)
     if job.overall_best is not None:

@@ -29,9 +29,9 @@ def _bayesian() -> Strategy:
         module = import_module("sagelet_engine.tuning.strategies.bayesian")
     except ModuleNotFoundError as error:
         raise StrategyUnavailable(
-            f"The tuning strategy Bayesian needs the package {error.name}, which this server lacks. Install sagelet's "
-            "extra `tuning` in the server's environment (pip install 'sagelet[tuning]', or pip install 'optuna>=5,<6') "
-            "and restart the server, or use one of Grid, Hyperband, Random"
+            f"The tuning strategy Bayesian needs the package {error.name}, which this server lacks. Install what "
+            "sagelet's extra `tuning` has in the server's environment (pip install 'optuna>=5,<6') and restart the "
+            "server, or use one of Grid, Hyperband, Random"
         ) from error
     made: Strategy = module.BayesianSearch()
     return made

@@ -8,6 +8,7 @@ asynchronous form, which AWS runs, is ASHA, of Li et al., "A System for Massivel
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sagelet_engine.base.errors import SageletError
@@ -70,7 +71,8 @@ def _epochs(static: Mapping[str, str]) -> int | None:
     return None
 
 
-def brackets(rungs: int, count: int) -> list[int]:
+@lru_cache(maxsize=16)
+def brackets(rungs: int, count: int) -> tuple[int, ...]:
     """Returns the bracket of each of `count` trials. A trial of bracket n is not compared at the first n rungs.
 
     A round of Hyperband has ceil((rungs + 1) / (halvings + 1) * 3 ** halvings) trials in the bracket with so many
@@ -85,7 +87,7 @@ def brackets(rungs: int, count: int) -> list[int]:
         bracket = behind.index(max(behind))
         dealt[bracket] += 1
         found.append(bracket)
-    return found
+    return tuple(found)
 
 
 class Hyperband:
