@@ -32,6 +32,8 @@ LONG_SENTENCES = {
     "docs/reference/doctor.md",
     # Made of the service model and of tables in code.
     "docs/reference/training-job-api.md",
+    # An entry is one line of a list, and names many members at once.
+    "CHANGELOG.md",
 }
 #: A list of names in a sentence: it may be as long as the list.
 LISTS = ("SPMD (`xr.use_spmd`",)
