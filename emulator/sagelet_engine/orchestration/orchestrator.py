@@ -28,7 +28,7 @@ RETRY_SECONDS = 1.0
 
 
 class Work(Protocol):
-    """Drives the orchestrations of one kind."""
+    """What drives the orchestrations of one kind."""
 
     def step(self, record: TuningJob) -> float | None:
         """Takes all steps that are possible now. Every step may be repeated.

@@ -134,7 +134,7 @@ class TrainingJobs:
                 "only a training job that has ended can be deleted. Stop it first."
             ) from error
         except WarmPoolAvailable as error:
-            # The text is sagelet's.
+            # As above, the text is sagelet's.
             raise ResourceInUse(str(error)) from error
         except DirectoryStays as error:
             raise InternalFailure(str(error)) from error
