@@ -30,7 +30,7 @@ Record = TypeVar("Record", bound=Orchestration, contravariant=True)
 
 
 class Work(Protocol[Record]):
-    """Drives the orchestrations of one kind."""
+    """What drives the orchestrations of one kind."""
 
     def step(self, record: Record) -> float | None:
         """Takes all steps that are possible now. Every step may be repeated.
