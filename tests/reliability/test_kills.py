@@ -10,7 +10,7 @@ import pytest
 
 from sagelet_engine.base.failpoints import Failpoint
 from support.failpoints import BUCKET, Life, Mortal
-from support.killed_jobs import PASSED_BY, WITNESS, Check, check_bill, fails, trains
+from support.killed_jobs import PASSED_BY, WITNESS, Check, check_bill, fails, processes, trains
 from support.server import until
 from support.tiny_image import ensure
 
@@ -78,6 +78,7 @@ def live(mortal: Mortal) -> list[Check]:
         for _ in range(MOST_JOBS):
             checks.append(PASSED_BY.get(life.at, trains)(mortal))
             checks += [fails(mortal)] if len(checks) % 5 == 0 else []
+            checks += [processes(mortal)] if len(checks) % 8 == 3 else []
             if mortal.life is not life:
                 break
             if until_dead_or_idle(mortal):

@@ -64,6 +64,7 @@ def create_app(site: Site) -> "Flask":
         logs,
         objects,
         pages,
+        processing,
     )  # fmt: skip
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
@@ -76,7 +77,7 @@ def create_app(site: Site) -> "Flask":
     app.json = visible_json(app)
     add_filters(app)
     modules = (
-        login, pages, events, job, logs, charts, objects, archives, artifacts, actions, code, compare,
+        login, pages, events, job, logs, charts, objects, archives, artifacts, actions, code, compare, processing,
     )  # fmt: skip
     for module in modules:
         app.register_blueprint(module.blueprint(site))
