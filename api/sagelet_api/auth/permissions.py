@@ -126,9 +126,13 @@ def _assumed(call: Call, environ: Environ) -> str:
     return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
 
 
+#: Operations of SageMaker whose jobs run as the role of the request.
+PASSING = ("CreateTrainingJob", "CreateProcessingJob")
+
+
 def _passed(call: Call, environ: Environ) -> str:
     """Returns the role that a caller passes to a new job, unless it is its own."""
-    if (call.service, call.operation) != ("sagemaker", "CreateTrainingJob"):
+    if call.service != "sagemaker" or call.operation not in PASSING:
         return ""
     body = read_body(environ, MAX_BODY)
     rewind(environ, body)
