@@ -184,7 +184,7 @@ def test_instance_metrics_have_a_host_and_are_in_percent(bridge: MotoBridge, cli
     time_ms = int(now.timestamp() * 1000)
     job = f"job-{uuid.uuid4()}"
     points = [MetricPoint("CPUUtilization", value, time_ms, host) for host, value in (("algo-1", 250), ("algo-2", 50))]
-    bridge.metrics.publish(ACCOUNT, REGION, job, [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
+    bridge.metrics.publish(JobKey(ACCOUNT, REGION, job), [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
     cloudwatch = client("cloudwatch")
     dimensions = [{"Name": "Host", "Value": f"{job}/algo-1"}]
     listed = cloudwatch.list_metrics(Namespace=NAMESPACE, MetricName="CPUUtilization", Dimensions=dimensions)["Metrics"]
