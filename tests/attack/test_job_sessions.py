@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.processing import processing_request
 from support.tuning import definition, tuning_request
 from support.world import request
 
@@ -118,10 +119,13 @@ def test_it_makes_no_keys_that_outlive_it(world: ApiWorld) -> None:
 
 
 def test_it_passes_no_role_but_its_own(world: ApiWorld) -> None:
-    own, wide = role(world, "sagemaker:CreateTrainingJob"), role(world, "*")
+    own, wide = role(world, "sagemaker:CreateTrainingJob", "sagemaker:CreateProcessingJob"), role(world, "*")
     sagemaker = client(world, "sagemaker", job_with(world, own))
     sagemaker.create_training_job(**request("same", RoleArn=own))
     assert code(sagemaker.create_training_job, **request("more", RoleArn=wide)) == "AccessDeniedException"
+    processing = processing_request("more", RoleArn=wide)
+    assert code(sagemaker.create_processing_job, **processing) == "AccessDeniedException"
+    sagemaker.create_processing_job(**processing_request("same", RoleArn=own))
     passing = role(world, "sagemaker:CreateTrainingJob", "iam:PassRole")
     client(world, "sagemaker", job_with(world, passing, "two")).create_training_job(**request("more", RoleArn=wide))
 

@@ -10,7 +10,7 @@ import pytest
 
 from sagelet_engine.base.failpoints import Failpoint
 from support.failpoints import BUCKET, Life, Mortal
-from support.killed_jobs import PASSED_BY, WITNESS, Check, check_bill, fails, trains
+from support.killed_jobs import PASSED_BY, WITNESS, Check, check_bill, fails, processes, trains
 from support.server import until
 from support.tiny_image import ensure
 
@@ -25,6 +25,8 @@ IN_COMMANDS = {F.AFTER_HUB_BLOBS, F.AFTER_HUB_RECORD, F.AFTER_HUB_REMOVAL}
 ONCE = {F.BEFORE_RECOVERY, F.AFTER_ADOPTION}
 #: Where containers, networks and Docker's log come in.
 DOCKER = (F.BEFORE_HOST, F.AFTER_CONTAINER, F.AFTER_HOST, F.AFTER_LAUNCH, F.AFTER_LINES, F.AFTER_SIGNAL, F.BEFORE_REAP)
+#: Those of a processing job: its inputs and hosts, an output that is uploaded while it runs, its end.
+PROCESSING = (F.AFTER_STAGING, F.AFTER_LAUNCH, F.AFTER_CHECKPOINT, F.AFTER_HOSTS, F.AFTER_REAP, F.AFTER_UPLOAD)
 OPTIONS = ("--max-jobs", "4", "--stop-grace", "60")
 #: At most so many jobs until the n-th pass of a failpoint.
 MOST_JOBS = 12
@@ -111,6 +113,26 @@ def test_a_kill_at_any_failpoint_loses_nothing_and_doubles_nothing(
 @pytest.mark.docker
 def test_containers_are_adopted(on_docker: Mortal, capsys: pytest.CaptureFixture[str]) -> None:
     go_through(on_docker, capsys)
+
+
+@pytest.mark.xla
+def test_processing_jobs_are_adopted(tmp_path: Path) -> None:
+    mortal = Mortal(tmp_path, [Life(point) for point in PROCESSING], "--runtime", "process", *OPTIONS)
+    try:
+        mortal.start()
+        mortal.ask(lambda one: one.client("s3").create_bucket(Bucket=BUCKET))
+        checks = []
+        while (life := mortal.life) is not None:
+            checks.append(processes(mortal))
+            # An earlier job may pass the failpoint while this one is created.
+            until(lambda life=life: mortal.life is not life or mortal.dead())
+            if mortal.life is life:
+                mortal.again()
+        for check in checks:
+            check(mortal)
+        assert mortal.figures.kills == len(PROCESSING)
+    finally:
+        mortal.close()
 
 
 def go_through(mortal: Mortal, capsys: pytest.CaptureFixture[str]) -> None:

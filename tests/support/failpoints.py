@@ -169,6 +169,22 @@ class Mortal:
         self._create("create_training_job", request)
         return name
 
+    def process(self, kind: str, script: str, *, hosts: int = 1) -> str:
+        """Calls CreateProcessingJob, with an output `out` in `BUCKET/NAME`; see `create`."""
+        name = f"{kind}-{uuid.uuid4().hex[:8]}"
+        self.names.append(name)
+        output = {"S3Uri": f"s3://{BUCKET}/{name}", "LocalPath": "/opt/ml/processing/out", "S3UploadMode": "Continuous"}
+        cluster = {"InstanceType": "ml.m5.large", "InstanceCount": hosts, "VolumeSizeInGB": 10}
+        request = {
+            "ProcessingJobName": name,
+            "RoleArn": ROLE,
+            "AppSpecification": {"ImageUri": self.image, "ContainerEntrypoint": ["/bin/sh", "-c", script]},
+            "ProcessingResources": {"ClusterConfig": cluster},
+            "ProcessingOutputConfig": {"Outputs": [{"OutputName": "out", "S3Output": output}]},
+        }
+        self._create("create_processing_job", request)
+        return name
+
     def tune(self, kind: str, script: str, *, most: int, parallel: int) -> str:
         """Calls CreateHyperParameterTuningJob, with a metric `line` to minimize; see `create`."""
         name, job = self._request(kind, script, 1, {})
@@ -256,31 +272,31 @@ class Mortal:
 
         self.ask(interrupt)
 
-    def log(self, name: str) -> dict[str, list[str]]:
+    def log(self, name: str, group: str = GROUP) -> dict[str, list[str]]:
         """Returns all lines by stream, of a job with one attempt. Stream names are shortened to `algo-1`."""
         return {
-            stream.split("/")[1].rsplit("-", 1)[0]: self._lines(stream)
-            for stream in self.ask(lambda _: self._streams(f"{name}/"))
+            stream.split("/")[1].rsplit("-", 1)[0]: self._lines(stream, group)
+            for stream in self.ask(lambda _: self._streams(f"{name}/", group))
         }
 
     def attempts_log(self, name: str) -> list[list[str]]:
         """Returns the lines of each stream of all attempts."""
         return [self._lines(stream) for stream in self.ask(lambda _: self._streams(f"{name}/"))]
 
-    def _streams(self, prefix: str) -> list[str]:
+    def _streams(self, prefix: str, group: str = GROUP) -> list[str]:
         logs = self.client("logs")
         try:
-            found = logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=prefix)
+            found = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=prefix)
         except logs.exceptions.ResourceNotFoundException:
             return []
         return [one["logStreamName"] for one in found["logStreams"]]
 
-    def _lines(self, stream: str) -> list[str]:
+    def _lines(self, stream: str, group: str = GROUP) -> list[str]:
         def lines(mortal: Mortal) -> list[str]:
             pages = (
                 mortal.client("logs")
                 .get_paginator("filter_log_events")
-                .paginate(logGroupName=GROUP, logStreamNames=[stream])
+                .paginate(logGroupName=group, logStreamNames=[stream])
             )
             return [event["message"] for page in pages for event in page["events"]]
 

@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_engine.base.failpoints import Failpoint
+from sagelet_engine.model.job import JobKind
 from support.failpoints import BUCKET, LINES, OUTSIDE, Mortal
-from support.server import GROUP, until
+from support.server import ENDED, GROUP, until
 
 COUNT = f'i=0;while [ $i -lt {LINES} ];do echo "line $i";i=$((i+1));[ $((i%10)) = 0 ]&&sleep 0.05;done'
 NUMBERED = [f"line {number}" for number in range(LINES)]
@@ -27,6 +28,7 @@ SPOT = (
     "cd checkpoints;if [ -e b ];then rm a;echo c >c;echo restored;echo w >../model/w;exit 0;fi;"
     "echo a >a;echo b >b;trap 'exit 1' TERM;echo ready;while true;do sleep 0.05;done"
 )
+PROCESSING_GROUP = JobKind.PROCESSING.log_group
 Check = Callable[[Mortal], None]
 
 
@@ -60,6 +62,28 @@ def fails(mortal: Mortal) -> Check:
         assert len(set(lines)) == len(lines)
         assert model(mortal, name) == {"half"}
         check_bill(job)
+
+    return check
+
+
+def processes(mortal: Mortal) -> Check:
+    """A processing job of two hosts, which note each start of their program in an output."""
+    script = f"echo x >>/opt/ml/processing/out/$(hostname);{COUNT};echo counted >/opt/ml/output/message"
+    name = mortal.process("processes", script, hosts=2)
+
+    def check(mortal: Mortal) -> None:
+        def describe(mortal: Mortal) -> dict[str, Any]:
+            job: dict[str, Any] = mortal.client("sagemaker").describe_processing_job(ProcessingJobName=name)
+            return job
+
+        until(lambda: mortal.ask(describe)["ProcessingJobStatus"] in ENDED)
+        job = mortal.ask(describe)
+        assert (job["ProcessingJobStatus"], job["ExitMessage"]) == ("Completed", "counted\n"), job
+        assert mortal.log(name, PROCESSING_GROUP) == {"algo-1": NUMBERED, "algo-2": NUMBERED}
+        assert job["CreationTime"] <= job["ProcessingStartTime"] <= job["ProcessingEndTime"], job
+        s3 = mortal.client("s3")
+        for host in ("algo-1", "algo-2"):
+            assert s3.get_object(Bucket=BUCKET, Key=f"{name}/{host}")["Body"].read() == b"x\n"
 
     return check
 

@@ -127,13 +127,13 @@ def _assumed(call: Call, environ: Environ) -> str:
 
 
 def _passed(call: Call, environ: Environ) -> list[str]:
-    """Returns the roles that a caller passes to a new job or tuning job, except its own."""
-    if call.service != "sagemaker" or call.operation not in _PASSING:
+    """Returns the roles that a caller passes to a new job, tuning job or pipeline, except its own."""
+    if call.service != "sagemaker" or call.operation not in PASSING:
         return []
     body = read_body(environ, MAX_BODY)
     rewind(environ, body)
     try:
-        roles = _PASSING[call.operation](json.loads(body))
+        roles = PASSING[call.operation](json.loads(body))
     except (ValueError, AttributeError, TypeError, RecursionError):
         return []  # The handler reports what is wrong with it.
     own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
@@ -146,10 +146,47 @@ def _roles_of_definitions(body: JsonObject) -> list[str]:
     return [role for one in found if isinstance(one, dict) for role in _texts(one.get("RoleArn"))]
 
 
+def _roles_of_pipeline(body: JsonObject) -> list[str]:
+    """Returns the roles in a CreatePipeline or UpdatePipeline body: the pipeline's, and those of its steps.
+
+    A role that is known only when the pipeline runs is any role.
+    """
+    text = body.get("PipelineDefinition")
+    steps = [ANY_ROLE] if "PipelineDefinitionS3Location" in body else []
+    if isinstance(text, str):
+        try:
+            steps += _roles_within(json.loads(text))
+        except (ValueError, RecursionError):
+            steps = []  # The handler reports what is wrong with it.
+    return [*_texts(body.get("RoleArn")), *steps]
+
+
+def _roles_within(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for one in value:
+            yield from _roles_within(one)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            if name in ("RoleArn", "ExecutionRoleArn"):
+                yield one if isinstance(one, str) else ANY_ROLE
+            else:
+                yield from _roles_within(one)
+
+
+def _role(body: JsonObject) -> list[str]:
+    return list(_texts(body.get("RoleArn")))
+
+
+#: The resource of iam:PassRole for a role that cannot be known from the request.
+ANY_ROLE = "*"
 #: Operations that get roles: how to find these in a body.
-_PASSING: dict[str, Callable[[JsonObject], list[str]]] = {
-    "CreateTrainingJob": lambda body: list(_texts(body.get("RoleArn"))),
+PASSING: dict[str, Callable[[JsonObject], list[str]]] = {
+    "CreateTrainingJob": _role,
+    "CreateProcessingJob": _role,
     "CreateHyperParameterTuningJob": _roles_of_definitions,
+    "CreatePipeline": _roles_of_pipeline,
+    "UpdatePipeline": _roles_of_pipeline,
+    "StartPipelineExecution": _role,
 }
 
 

@@ -64,6 +64,7 @@ def create_app(site: Site) -> "Flask":
         logs,
         objects,
         pages,
+        processing,
         tuning,
     )  # fmt: skip
 
@@ -77,7 +78,8 @@ def create_app(site: Site) -> "Flask":
     app.json = visible_json(app)
     add_filters(app)
     modules = (
-        login, pages, events, job, logs, charts, objects, archives, artifacts, actions, code, compare, tuning,
+        login, pages, events, job, logs, charts, objects, archives, artifacts, actions, code, compare,
+        processing, tuning,
     )  # fmt: skip
     for module in modules:
         app.register_blueprint(module.blueprint(site))

@@ -10,6 +10,7 @@ from sagelet_api.display import clock, number, since, usd
 from sagelet_api.durations import lasted
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.spec import unquoted
 from sagelet_engine.model.training import TrainingJob
 
@@ -162,12 +163,12 @@ _WITHOUT_IMAGE: Mapping[str, str] = {
 }
 
 
-def hosts_text(job: TrainingJob) -> str:
+def hosts_text(job: Job) -> str:
     """Says what the job's hosts are. Empty if they are containers of the job's image, or if no runtime is known."""
     return _WITHOUT_IMAGE.get(job.runtime, "")
 
 
-def ran_text(job: TrainingJob) -> str:
+def ran_text(job: Job) -> str:
     """Returns how long the job trained: TrainingTimeInSeconds, as every command and AWS's API have it."""
     if job.training_seconds is not None:
         return lasted(job.training_seconds)

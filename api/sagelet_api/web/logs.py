@@ -7,8 +7,8 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.log_events import LogEvent, LogStream
-from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint, Response
@@ -24,9 +24,9 @@ SCAN = 100_000
 MOST_FOUND = 200
 
 
-def streams_of(engine: Engine, job: TrainingJob) -> list[LogStream]:
+def streams_of(engine: Engine, job: Job) -> list[LogStream]:
     """Returns the log streams of a job, attempt by attempt and host by host (algo-2 before algo-10)."""
-    streams = engine.logs.streams(job.key.account, job.key.region, f"{job.key.name}/")
+    streams = engine.logs.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
     own = [stream for stream in streams if stream.job_id == job.id]
     return sorted(own, key=lambda stream: (len(stream.host), stream.host, stream.created_ms, stream.id))
 
@@ -42,7 +42,7 @@ def blueprint(site: Site) -> "Blueprint":
         job = site.job(name)
         streams = streams_of(site.engine, job)
         chosen = _chosen(streams, request.args.get("stream", ""))
-        lines = [] if chosen is None else _window(site.engine, chosen, max(0, chosen.events - LIMIT), chosen.events)
+        lines = [] if chosen is None else window(site.engine, chosen, max(0, chosen.events - LIMIT), chosen.events)
         return render_template("log.html", job=job, tab="log", streams=streams, chosen=chosen, lines=lines)
 
     @routes.get("/lines")
@@ -52,7 +52,7 @@ def blueprint(site: Site) -> "Blueprint":
         below = request.args.get("below", type=int)
         start = max(0, below - LIMIT) if below is not None else request.args.get("from", 0, type=int)
         end = below if below is not None else start + LIMIT
-        return {"total": stream.events, "lines": _window(site.engine, stream, start, end, back=below is not None)}
+        return {"total": stream.events, "lines": window(site.engine, stream, start, end, back=below is not None)}
 
     @routes.get("/find")
     def find(name: str) -> JsonObject:
@@ -95,7 +95,7 @@ def _stream(site: Site, name: str) -> LogStream:
     raise NotFound(f"The training job {name} has no log stream {wanted}.")
 
 
-def _window(
+def window(
     engine: Engine, stream: LogStream, start: int, end: int, *, back: bool = False
 ) -> list[tuple[int, int, str]]:
     """Returns number, time in ms and text of lines. `back`: if not all of them fit, the last ones."""

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from sagelet_engine.model.job import Transition
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job, Transition
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Timeline:
         return (self.end_ms - self.start_ms) / 1000
 
 
-def timeline(job: TrainingJob, now_ms: int) -> Timeline:
+def timeline(job: Job, now_ms: int) -> Timeline:
     """The job's statuses from its creation to its end, or to now. A status without a duration has no width."""
     start = job.transitions[0].start_ms
     end = max(entry.end_ms or entry.start_ms for entry in job.transitions)

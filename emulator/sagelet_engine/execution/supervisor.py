@@ -172,7 +172,7 @@ class Supervisor(threading.Thread):
             return
         image, stand_in = self._job_context.patiently(partial(self._services.images.choose, self._job))
         if stand_in != self._job.stand_in:
-            message = f"{lifecycle.PREPARING_INSTANCES} ({stand_in})"
+            message = lifecycle.preparing(self._job, stand_in)
             self._job_context.move(self._job.secondary, message, stand_in=stand_in)
         self._job_context.move(S.DOWNLOADING, image=image, runtime=self._services.runtime.name)
 
@@ -188,7 +188,7 @@ class Supervisor(threading.Thread):
             raise
         failpoint(Failpoint.AFTER_STAGING)
         self._work.staged()
-        self._job_context.move(S.DOWNLOADING, message=lifecycle.DOWNLOADING_IMAGE)
+        self._job_context.move(S.DOWNLOADING, message=lifecycle.downloading_image(self._job))
         self._job_context.move(S.TRAINING)
 
     def _attend(self) -> None:

@@ -78,6 +78,7 @@ STOPPED_AS = {
 #: Messages of processing jobs. AWS shows none, so these are for people only.
 _PROCESSING: dict[SecondaryStatus, str] = {
     S.STARTING: "Starting the processing job",
+    S.PENDING: "Processing job waiting for capacity",
     S.TRAINING: "Processing in progress",
     S.STOPPING: "Stopping the processing job",
     S.UPLOADING: "Uploading the outputs",
@@ -167,9 +168,20 @@ def interrupt(job: J, now_ms: int) -> J:
     return advance(job, S.INTERRUPTED, now_ms)
 
 
-def preparing(job: Job) -> str:
-    """Returns the status message of a job that has its place and starts."""
-    return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
+def preparing(job: Job, stand_in: str | None = None) -> str:
+    """Returns the status message of a job that has its place and starts. `stand_in`: None for the record's own."""
+    told = job.stand_in if stand_in is None else stand_in
+    text = "Preparing the instances for processing" if _processes(job) else PREPARING_INSTANCES
+    return f"{text} ({told})" if told else text
+
+
+def downloading_image(job: Job) -> str:
+    """Returns the status message of a job whose inputs are here."""
+    return "Downloading the image" if _processes(job) else DOWNLOADING_IMAGE
+
+
+def _processes(job: Job) -> bool:
+    return job.key.kind is JobKind.PROCESSING
 
 
 def restart(job: J, now_ms: int, *, keeps_place: bool = True) -> J:

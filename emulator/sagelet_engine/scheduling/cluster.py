@@ -240,11 +240,10 @@ class ClusterScheduler(threading.Thread):
         # A job whose allocation is over starts, too: its hosts then report how the allocation ended.
         lease = self._gpus.lease(job.spec.instance_groups, self._cluster.gpus_per_node)
         now = self._clock.now_ms()
-        message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
         log.info("%s: %s", job.key.name, status.reason)
         placed = self._store.update(
             lifecycle.advance(
-                job, job.secondary, now, message or lifecycle.PREPARING_INSTANCES,
+                job, job.secondary, now, lifecycle.preparing(job, lease.stand_in),
                 placed_ms=status.started_ms or now, gpus=lease.gpus, stand_in=lease.stand_in,
             )
         )  # fmt: skip
@@ -252,7 +251,11 @@ class ClusterScheduler(threading.Thread):
 
     def _tell(self, job: Job, waiting: _Waiting, reason: str) -> None:
         """Sets the job to Pending, "waiting for capacity", with the cluster's own reason."""
-        message = f"{lifecycle.WAITING_FOR_CAPACITY} ({reason})" if reason not in ("", "None") else None
+        message = (
+            f"{lifecycle.message_of(SecondaryStatus.PENDING, job.key.kind)} ({reason})"
+            if reason not in ("", "None")
+            else None
+        )
         self._store.update(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms(), message))
         waiting.told = reason
 

@@ -303,12 +303,11 @@ class LocalScheduler(threading.Thread):
 
     def _placed(self, job: Job, lease: Lease) -> Job:
         now = self._clock.now_ms()
-        message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
         return lifecycle.advance(
             job,
             job.secondary,
             now,
-            message or lifecycle.PREPARING_INSTANCES,
+            lifecycle.preparing(job, lease.stand_in),
             placed_ms=now,
             gpus=lease.gpus,
             stand_in=lease.stand_in,

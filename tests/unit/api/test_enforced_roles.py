@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from sagelet_api.services.iam.trust import Caller, trusts
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
+from support.processing import processing_request
 from support.world import request
 
 SAGEMAKER = "sagemaker.amazonaws.com"
@@ -96,3 +97,11 @@ def test_a_role_that_was_deleted_is_refused(world: ApiWorld) -> None:
 )
 def test_what_a_trust_policy_says(trust: str, trusted: bool) -> None:
     assert trusts(trust, Caller.service(SAGEMAKER)) is trusted
+
+
+def test_a_processing_job_needs_such_a_role_too(world: ApiWorld) -> None:
+    arn = role(world, document(policy({"Service": "lambda.amazonaws.com"})))
+    with pytest.raises(ClientError) as caught:
+        world.sagemaker.create_processing_job(**processing_request("one", RoleArn=arn))
+    assert caught.value.response["Error"]["Message"] == words(arn)
+    world.sagemaker.create_processing_job(**processing_request("one", RoleArn=role(world, document(policy()))))

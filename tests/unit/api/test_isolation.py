@@ -104,8 +104,8 @@ def test_logs(world: ApiWorld) -> None:
 
 def test_metrics(world: ApiWorld, bridge: MotoBridge) -> None:
     for number, (account, region) in enumerate(PLACES):
-        bridge.metrics.publish(account, region, "same-name", [MetricPoint("loss", number, T0)])
-    bridge.metrics.publish(*PLACES[0], "only-here", [MetricPoint("loss", 9, T0)])
+        bridge.metrics.publish(JobKey(account, region, "same-name"), [MetricPoint("loss", number, T0)])
+    bridge.metrics.publish(JobKey(*PLACES[0], "only-here"), [MetricPoint("loss", 9, T0)])
     window = {"StartTime": datetime.fromtimestamp(T0 / 1000 - 60, timezone.utc), "Period": 60, "Statistics": ["Sum"]}
     window["EndTime"] = datetime.fromtimestamp(T0 / 1000 + 60, timezone.utc)
     for number, (_, _, cloudwatch) in enumerate(clients(world, "cloudwatch")):

@@ -13,10 +13,12 @@ from botocore.exceptions import ClientError
 from sagelet_api.services.moto import metrics as moto_metrics
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.sagemaker.state_events import EventBus
-from sagelet_engine.model.sinks import NAMESPACE, MetricPoint, MetricSink
+from sagelet_engine.model.job import JobKey, JobKind
+from sagelet_engine.model.sinks import MetricPoint, MetricSink
 from support.front import Front
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
+NAMESPACE = JobKind.TRAINING.log_group
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def test_metric_points_reach_cloudwatch(bridge: MotoBridge, client: Any) -> None
     time_ms = int(now.timestamp() * 1000)
     job = f"job-{uuid.uuid4()}"
     points = [MetricPoint("loss", value, time_ms) for value in (0.5, 1.5, float("nan"), float("inf"))]
-    bridge.metrics.publish(ACCOUNT, REGION, job, points)
+    bridge.metrics.publish(JobKey(ACCOUNT, REGION, job), points)
     statistics = client("cloudwatch").get_metric_statistics(
         Namespace=NAMESPACE,
         MetricName="loss",
@@ -106,6 +108,16 @@ def test_metric_points_reach_cloudwatch(bridge: MotoBridge, client: Any) -> None
     )
     [point] = statistics["Datapoints"]
     assert (point["Average"], point["SampleCount"]) == (1.0, 2.0)
+
+
+def test_instance_metrics_of_processing_jobs_have_a_namespace_of_their_own(bridge: MotoBridge, client: Any) -> None:
+    key = JobKey(ACCOUNT, REGION, f"job-{uuid.uuid4()}", JobKind.PROCESSING)
+    time_ms = int(datetime.now(timezone.utc).timestamp() * 1000)
+    bridge.metrics.publish(key, [MetricPoint("CPUUtilization", 50.0, time_ms, "algo-1")])
+    host = {"Name": "Host", "Value": f"{key.name}/algo-1"}
+    for namespace, count in (("/aws/sagemaker/ProcessingJobs", 1), (NAMESPACE, 0)):
+        found = client("cloudwatch").list_metrics(Namespace=namespace, Dimensions=[host])["Metrics"]
+        assert len(found) == count
 
 
 def test_cloudwatch_keeps_the_newest_points_of_jobs_and_all_of_users(
@@ -120,7 +132,8 @@ def test_cloudwatch_keeps_the_newest_points_of_jobs_and_all_of_users(
         if number % 10 == 0:
             cloudwatch.put_metric_data(Namespace="mine", MetricData=[{"MetricName": f"m-{number}", "Value": 1.0}])
         time_ms = int(now.timestamp() * 1000)
-        bridge.metrics.publish(account, REGION, f"job-{number:02}", [MetricPoint("loss", 1.0, time_ms, "algo-1")])
+        points = [MetricPoint("loss", 1.0, time_ms, "algo-1")]
+        bridge.metrics.publish(JobKey(account, REGION, f"job-{number:02}"), points)
     hosts = {
         metric["Dimensions"][0]["Value"]
         for page in cloudwatch.get_paginator("list_metrics").paginate(Namespace=NAMESPACE)
@@ -171,7 +184,7 @@ def test_instance_metrics_have_a_host_and_are_in_percent(bridge: MotoBridge, cli
     time_ms = int(now.timestamp() * 1000)
     job = f"job-{uuid.uuid4()}"
     points = [MetricPoint("CPUUtilization", value, time_ms, host) for host, value in (("algo-1", 250), ("algo-2", 50))]
-    bridge.metrics.publish(ACCOUNT, REGION, job, [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
+    bridge.metrics.publish(JobKey(ACCOUNT, REGION, job), [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
     cloudwatch = client("cloudwatch")
     dimensions = [{"Name": "Host", "Value": f"{job}/algo-1"}]
     listed = cloudwatch.list_metrics(Namespace=NAMESPACE, MetricName="CPUUtilization", Dimensions=dimensions)["Metrics"]

@@ -11,7 +11,9 @@ import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.moto.event_input import target_input
+from sagelet_engine.model.job import JobKey, JobKind
 from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.processing import processing_request
 from support.world import request, until
 
 LIFE = ["Starting", "Downloading", "Training", "Uploading", "Completed"]
@@ -312,3 +314,19 @@ def test_input_templates(template: str, text: str) -> None:
     paths = {name: f"$.detail.{name}" for name in ("name", "number", "list", "absent", "quoted")}
     target = {"InputTransformer": {"InputPathsMap": paths, "InputTemplate": template}}
     assert target_input(target, event, {"name": "the-rule", "arn": "arn"}) == text
+
+
+def test_a_processing_job_sends_an_event_for_each_of_its_statuses(world: ApiWorld) -> None:
+    queue = Queue(world)
+    rule(world, {"source": ["aws.sagemaker"], "detail-type": ["SageMaker Processing Job State Change"]}, queue)
+    world.sagemaker.create_processing_job(**processing_request("p", Tags=[{"Key": "k", "Value": "v"}]))
+    job = world.engine.processing.get(JobKey(ACCOUNT, REGION, "p", JobKind.PROCESSING))
+    until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1")).end(0)
+    until(lambda: len(queue.bodies()) == 2)
+    first, last = sorted(queue.events(), key=lambda event: event["detail"]["LastModifiedTime"])
+    assert [event["detail"]["ProcessingJobStatus"] for event in (first, last)] == ["InProgress", "Completed"]
+    assert last["resources"] == [job.key.arn]
+    described = world.sagemaker.describe_processing_job(ProcessingJobName="p")
+    assert last["detail"]["ProcessingEndTime"] == round(described["ProcessingEndTime"].timestamp() * 1000)
+    assert last["detail"]["Tags"] == {"k": "v"}
+    assert last["detail"]["AppSpecification"] == described["AppSpecification"]

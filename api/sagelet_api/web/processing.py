@@ -1,0 +1,110 @@
+"""The pages of processing jobs: the list, and how one job went, with the end of its log."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sagelet_api.web import PREFIX
+from sagelet_api.web.columns import hosts_text, ran_text
+from sagelet_api.web.logs import LIMIT, streams_of, window
+from sagelet_api.web.site import Site, TemplateValues, found, place
+from sagelet_api.web.streams import Streams
+from sagelet_api.web.timeline import timeline
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.job import JobKey, JobKind, JobStatus
+from sagelet_engine.model.listing import JobQuery
+from sagelet_engine.model.log_events import LogStream
+from sagelet_engine.model.processing import ProcessingJob
+
+if TYPE_CHECKING:
+    from flask import Blueprint, Response
+
+#: Jobs of the list.
+MOST = 200
+#: Parts of a job's page that its script fetches again while the page is open.
+PARTS = {
+    "head": "_processing_head.html",
+    "timeline": "_timeline.html",
+    "facts": "_processing_facts.html",
+}
+
+
+class HostLog(NamedTuple):
+    """The last lines of a host: number, time in ms, text."""
+
+    stream: LogStream
+    lines: Sequence[tuple[int, int, str]]
+
+
+def blueprint(site: Site) -> "Blueprint":
+    from flask import Blueprint, render_template, request
+
+    routes = Blueprint("processing", __name__, url_prefix=f"{PREFIX}/processing")
+    streams = Streams(site.engine.changes)
+
+    @routes.get("")
+    def listed() -> str:
+        """Shows the newest jobs. `?q=`: part of the name. `?status=`: only these."""
+        here, status = place(), request.args.get("status", "")
+        counts = site.engine.processing.counts(here.account, here.region)
+        query = JobQuery(
+            here.account,
+            here.region,
+            name_contains=request.args.get("q") or None,
+            status=JobStatus(status) if status in [one.value for one in JobStatus] else None,
+            ascending=False,
+            limit=MOST,
+        )
+        page = site.engine.processing.page(query)
+        return render_template(
+            "processing.html",
+            jobs=[(job, ran_text(job)) for job in page.jobs],
+            more=page.next is not None,
+            counts=[(one.value, counts.get(one.value, 0)) for one in JobStatus],
+            total=sum(counts.values()),
+            text=request.args.get("q", ""),
+            status=status,
+        )
+
+    @routes.get("/<name>")
+    def overview(name: str) -> str:
+        """Shows a job. `part=`: only this one of PARTS."""
+        template = PARTS.get(request.args.get("part", ""), "processing_job.html")
+        return render_template(template, **_facts(site, _job(site, name)))
+
+    @routes.get("/<name>/events")
+    def events(name: str) -> "Response":
+        """Sends news of one job, as of training jobs."""
+        key = _job(site, name).key
+
+        def look() -> tuple[str, JsonObject]:
+            job = site.engine.processing.get(key)
+            lines = {stream.name: stream.events for stream in streams_of(site.engine, job)}
+            return f"{job.id}-{job.version}-{sum(lines.values())}", {"version": job.version, "lines": lines}
+
+        return streams.answer(look)
+
+    return routes
+
+
+def _job(site: Site, name: str) -> ProcessingJob:
+    """Returns the job in the request's place. Raises werkzeug's NotFound."""
+    here = place()
+    with found(name):
+        return site.engine.processing.get(JobKey(here.account, here.region, name, JobKind.PROCESSING))
+
+
+def _facts(site: Site, job: ProcessingJob) -> TemplateValues:
+    engine = site.engine
+    logs = [
+        HostLog(stream, window(engine, stream, max(0, stream.events - LIMIT), stream.events))
+        for stream in streams_of(engine, job)
+    ]
+    return {
+        "job": job,
+        "ran": ran_text(job),
+        "hosts": hosts_text(job),
+        "command": " ".join([*job.spec.entrypoint, *job.spec.arguments]),
+        "bill": engine.reports.bill(job),
+        "timeline": timeline(job, engine.now_ms()),
+        "logs": logs,
+    }

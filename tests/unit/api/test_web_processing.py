@@ -1,0 +1,76 @@
+"""The pages of processing jobs, as a browser gets them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.web import PREFIX
+from sagelet_engine.model.job import JobKey, JobKind
+from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.processing import given, processing_request, result
+from support.world import until
+
+PAGE = f"{PREFIX}/processing"
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as opened:
+        yield opened
+
+
+def text(world: ApiWorld, path: str) -> str:
+    shown = world.page(path)
+    assert shown.status == 200
+    return str(shown.data.decode())
+
+
+def run(world: ApiWorld, name: str, code: int) -> None:
+    world.objects.put("b", "in/a", b"a")
+    inputs = [given("raw", "s3://b/in", "/opt/ml/processing/in")]
+    outputs = {"Outputs": [result("clean", "s3://b/out", "/opt/ml/processing/out")]}
+    request = processing_request(name, ProcessingInputs=inputs, ProcessingOutputConfig=outputs)
+    world.sagemaker.create_processing_job(**request)
+    key = JobKey(ACCOUNT, REGION, name, JobKind.PROCESSING)
+    host = until(lambda: world.runtime.hosts.get(f"{world.engine.processing.get(key).id}/algo-1"))
+    (host.plan.hosts[0].opt_ml / "output/message").write_text("<b>rows</b>")
+    host.say("one <i>line</i>")
+    host.end(code)
+    until(lambda: world.engine.processing.get(key).terminal)
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r'<td class="name"><a [^>]*>([^<]*)</a>', page)
+
+
+def test_the_list_has_processing_jobs_alone_and_is_linked_from_every_page(world: ApiWorld) -> None:
+    assert "No processing jobs yet" in text(world, PAGE)
+    run(world, "first", 0)
+    world.clock.turn(1)
+    run(world, "second", 1)
+    world.create("training")
+    assert names(text(world, PAGE)) == ["second", "first"]
+    assert names(text(world, f"{PAGE}?q=FIRST")) == ["first"]
+    assert names(text(world, f"{PAGE}?status=Failed")) == ["second"]
+    assert "No processing job matches" in text(world, f"{PAGE}?q=none")
+    front = text(world, "/")
+    assert names(front) == ["training"]
+    assert f'href="{PAGE}"' in front
+
+
+def test_a_job_has_its_kind_its_data_its_bill_and_its_log(world: ApiWorld) -> None:
+    run(world, "first", 1)
+    page = text(world, f"{PAGE}/first")
+    assert "processing job" in page
+    assert "AlgorithmError: See job logs for more information" in page
+    assert "&lt;b&gt;rows&lt;/b&gt;" in page
+    assert "one &lt;i&gt;line&lt;/i&gt;" in page
+    for expected in ("s3://b/in", "s3://b/out", "python3 /opt/ml/processing/code/p.py", "ml.m5.large", "Bill"):
+        assert expected in page
+    assert '<th scope="row">Processing</th>' in page
+    part = text(world, f"{PAGE}/first?part=head")
+    assert part.startswith('<div class="heading">')
+    assert world.page(f"{PAGE}/none").status == 404
