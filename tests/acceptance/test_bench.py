@@ -9,6 +9,7 @@ from bench.tables import Scale
 SECTIONS = (
     *("api", "idle", "s3", "logs", "job", "tuning", "concurrency", "cache"),
     pytest.param("models", marks=pytest.mark.xla),
+    pytest.param("compiled", marks=pytest.mark.xla),
     pytest.param("slurm", marks=pytest.mark.slurm),
 )
 

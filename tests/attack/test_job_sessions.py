@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.moto.bridge import MotoBridge
+from support import pipelines
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.processing import processing_request
 from support.tuning import definition, tuning_request
@@ -196,3 +197,31 @@ def test_the_owner_may_assume_the_execution_role_of_a_fresh_account(world: ApiWo
     keys = keys_of(client(world, "sts", account=account).assume_role(RoleArn=arn, RoleSessionName="me")["Credentials"])
     assert client(world, "sts", keys).get_caller_identity()["Account"] == account
     assert code(client(world, "sts").assume_role, RoleArn=arn, RoleSessionName="me") == "AccessDenied"
+
+
+def test_it_does_by_a_pipeline_only_what_it_may_do_itself(world: ApiWorld) -> None:
+    own, wide = role(world, "sagemaker:*Pipeline*", "sagemaker:CreateTrainingJob"), role(world, "*")
+    sagemaker = client(world, "sagemaker", job_with(world, own))
+
+    def create(name: str, *steps: dict[str, Any], arn: str = own) -> None:
+        text = pipelines.definition(*steps)
+        sagemaker.create_pipeline(PipelineName=name, PipelineDefinition=text, RoleArn=arn, ClientRequestToken="t" * 32)
+
+    def train(arn: Any) -> dict[str, Any]:
+        made = pipelines.train("a")
+        made["Arguments"]["RoleArn"] = arn
+        return made
+
+    create("own", train(own))
+    inside = pipelines.condition("c", [pipelines.compare("Equals", 1, 1)], [train(wide)])
+    later = train(pipelines.get("Parameters.Role"))
+    for steps in ([train(wide)], [inside], [later], [pipelines.step("m", "Model")]):
+        assert code(create, "more", *steps) == "AccessDeniedException"
+    assert code(create, "more", train(own), arn=wide) == "AccessDeniedException"
+    where = {"Bucket": "b", "ObjectKey": "k"}
+    more = {"PipelineDefinitionS3Location": where, "RoleArn": own, "ClientRequestToken": "t" * 32}
+    assert code(sagemaker.create_pipeline, PipelineName="more", **more) == "AccessDeniedException"
+    start = sagemaker.start_pipeline_execution
+    token = {"PipelineName": "own", "ClientRequestToken": "t" * 32}
+    assert code(start, RoleArn=wide, **token) == "AccessDeniedException"
+    start(**token)

@@ -7,6 +7,7 @@ _MAIN = DOCS / "benchmarks.md"
 #: Every section, and its page.
 PAGES = {
     **dict.fromkeys(("api", "s3", "logs", "job", "tuning", "idle", "concurrency"), _MAIN),
+    "compiled": DOCS / "explanation" / "same-model.md",
     "models": DOCS / "explanation" / "same-model.md",
     "cache": DOCS / "how-to" / "compile-cache.md",
     "slurm": DOCS / "how-to" / "slurm.md",

@@ -115,6 +115,8 @@ def resource_of(call: Call) -> str:
 def needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
     """Yields IAM's actions and their resources, all of which must be allowed to the caller, for any service but S3."""
     yield action_of(call.service, call.operation), _assumed(call, environ) or resource_of(call)
+    for action in _called(call, environ):
+        yield action, resource_of(call)
     for passed in _passed(call, environ):
         yield "iam:PassRole", passed
 
@@ -159,6 +161,44 @@ def _roles_of_pipeline(body: JsonObject) -> list[str]:
         except (ValueError, RecursionError):
             steps = []  # The handler reports what is wrong with it.
     return [*_texts(body.get("RoleArn")), *steps]
+
+
+#: What the steps of a pipeline call. On AWS the pipeline's role needs these; here whoever writes the pipeline does.
+_STEPS = {
+    "Training": "sagemaker:CreateTrainingJob",
+    "Processing": "sagemaker:CreateProcessingJob",
+    "Tuning": "sagemaker:CreateHyperParameterTuningJob",
+    "Model": "sagemaker:CreateModel",
+    "RegisterModel": "sagemaker:CreateModelPackage",
+    "Callback": "sqs:SendMessage",
+}
+
+
+def _called(call: Call, environ: Environ) -> list[str]:
+    """Returns the actions of the steps in a CreatePipeline or UpdatePipeline request."""
+    if call.service != "sagemaker" or call.operation not in ("CreatePipeline", "UpdatePipeline"):
+        return []
+    body = read_body(environ, MAX_BODY)
+    rewind(environ, body)
+    try:
+        given = json.loads(body)
+        if "PipelineDefinitionS3Location" in given:
+            return sorted(_STEPS.values())
+        found = _types_within(json.loads(given.get("PipelineDefinition", "null")))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return []  # The handler reports what is wrong with it.
+    return sorted({_STEPS[one] for one in found if one in _STEPS})
+
+
+def _types_within(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for one in value:
+            yield from _types_within(one)
+    elif isinstance(value, dict):
+        if isinstance(value.get("Type"), str):
+            yield value["Type"]
+        for one in value.values():
+            yield from _types_within(one)
 
 
 def _roles_within(value: Any) -> Iterator[str]:

@@ -94,7 +94,7 @@ def run(scale: Scale, directory: Path) -> list[Table]:
 
 def _trained(name: str, base: Path, plan: Plan) -> Pair:
     """Trains one model natively and compiled in turns, then natively with another number of threads."""
-    options = {"models": name, "steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
+    options: dict[str, Any] = {"models": name, "steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(600)
         turns = f"127.0.0.1:{listening.getsockname()[1]}"

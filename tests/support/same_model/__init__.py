@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from support.training_host import TrainingHost
 
 SCRIPTS = Path(__file__).parent / "scripts"
 COMPILER = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_compiler_debug_mode": "false"}
+
+
+NO_VARIABLES: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -73,13 +77,18 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
     return float(squares**0.5)
 
 
-def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tuple[TrainingHost, subprocess.Popen[str]]:
-    """Starts `scripts/train.py` with these options, on a host of its own."""
+def start(
+    base: Path, *, compiled: bool, threads: int, environment: Mapping[str, str] = NO_VARIABLES, **options: object
+) -> tuple[TrainingHost, subprocess.Popen[str]]:
+    """Starts `scripts/train.py` with these options, on a host of its own.
+
+    `environment`: of the job.
+    """
     base.mkdir(parents=True)
     # Both on CPUs, whatever the machine has.
     pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads), "CUDA_VISIBLE_DEVICES": ""}
     # Waiting threads must not spin, because the other training of a pair, or of another test, needs the CPU.
-    host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive"})
+    host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive", **environment})
     for file in SCRIPTS.glob("*.py"):
         host.script(file.read_text(), file.name)
     hyperparameters = {name: str(value) for name, value in options.items()}

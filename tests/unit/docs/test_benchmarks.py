@@ -9,9 +9,11 @@ import pytest
 from bench import page
 from bench.tables import TOO_NOISY, Bar, Figure, Table, against_peer, in_turns, number
 
+#: What stands in the place of figures that nobody could measure on a quiet machine.
+NOT_YET = "**Too noisy to say.**"
 SECTIONS = [
     # It imports what trains.
-    pytest.param(name, marks=pytest.mark.xla) if name == "models" else name
+    pytest.param(name, marks=pytest.mark.xla) if name in ("models", "compiled") else name
     for name in page.PAGES
 ]
 
@@ -19,6 +21,8 @@ SECTIONS = [
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_page_has_the_tables_of_the_section(section: str) -> None:
     text = page.read(section)
+    if text.startswith(NOT_YET):
+        return
     assert text.startswith(f"`make bench-{section}`, 2026-")
     heads = re.findall(r"^\| (.*) \|\n\| --- ", text, re.MULTILINE)
     module = importlib.import_module(f"bench.sections.{section.replace('-', '_')}")
