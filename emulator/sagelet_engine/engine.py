@@ -24,7 +24,7 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports, TuningJobs
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
@@ -50,6 +50,7 @@ from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
 from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.store.jobs import Store
+from sagelet_engine.tuning.facet import TuningJobs
 from sagelet_engine.tuning.work import TuningWork
 
 log = logging.getLogger(__name__)

@@ -2,14 +2,13 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import NotFlushed
-from sagelet_engine.base.errors import JobNotFound, JobNotStoppable, OrchestrationEnded, OrchestrationNotDeletable
+from sagelet_engine.base.errors import JobNotFound, JobNotStoppable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.wire import JsonObject
@@ -23,14 +22,12 @@ from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
-from sagelet_engine.model.orchestration import C, O, OrchestrationKey, OrchestrationStatus, enter
 from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.search import JobSearch, SearchPage
 from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob, as_training
-from sagelet_engine.model.tuning import Trial, TuningJob, WarmStart
 from sagelet_engine.reports import compile_reports, other_runs, trial_compilations
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
@@ -41,13 +38,8 @@ from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
-from sagelet_engine.store.orchestration_codecs import TUNING
-from sagelet_engine.store.orchestrations import Kept, StaleOrchestration
-from sagelet_engine.store.searched import tuning_jobs
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
-from sagelet_engine.tuning.bill import TuningBill, tuning_bill
-from sagelet_engine.tuning.warm_start import ParentJob
 
 
 class JobsOf(Generic[J]):
@@ -260,110 +252,6 @@ class ProcessingJobs(JobsOf[ProcessingJob]):
     def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> ProcessingJob:
         """Makes a job durable and queues it. `request`: a validated CreateProcessingJob body. Raises JobNameInUse."""
         return self._insert(processing.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms()))
-
-
-class Orchestrations(Generic[O, C]):
-    """The orchestrations of one kind, of all accounts and regions. Changes are durable when a method returns."""
-
-    def __init__(self, kept: Kept[O, C], clock: Clock, watch: Callable[[str], None]) -> None:
-        """`watch` has the orchestrator drive a record from now on."""
-        self._kept = kept
-        self._clock = clock
-        self._watch = watch
-
-    def begin(self, record: O) -> None:
-        """Makes a new record durable and begins it. Raises OrchestrationNameInUse."""
-        try:
-            self._kept.insert(record)
-        except NotFlushed:
-            # The client gets an error, although the record exists.
-            self._watch(record.id)
-            raise
-        failpoint(Failpoint.AFTER_ORCHESTRATION)
-        self._watch(record.id)
-
-    def stop(self, key: OrchestrationKey) -> None:
-        """Asks for a stop, also of the children. A second call changes nothing. Raises OrchestrationNotFound,
-        OrchestrationEnded.
-        """
-        while True:
-            record = self._kept.get(key)
-            if record.terminal:
-                raise OrchestrationEnded(record.status.value)
-            if record.status is OrchestrationStatus.STOPPING:
-                return
-            with suppress(StaleOrchestration):
-                self._kept.update(enter(record, OrchestrationStatus.STOPPING, self._clock.now_ms()))
-                failpoint(Failpoint.AFTER_ORCHESTRATION_STOP)
-                return
-
-    def delete(self, key: OrchestrationKey) -> None:
-        """Forgets a record. Its children's jobs stay. Raises OrchestrationNotFound, OrchestrationNotDeletable."""
-        record = self._kept.get(key)
-        if not record.terminal:
-            raise OrchestrationNotDeletable(record.status.value)
-        self._kept.delete(record)
-
-    def get(self, key: OrchestrationKey) -> O:
-        """Raises OrchestrationNotFound."""
-        return self._kept.get(key)
-
-    def page(self, query: JobQuery) -> JobPage[O]:
-        return self._kept.page(query)
-
-    def every(self, account: str, region: str) -> list[O]:
-        """Returns all of an account in a region, the oldest first."""
-        return self._kept.every(account, region)
-
-    def put_tags(self, key: OrchestrationKey, tags: Mapping[str, str], limit: int) -> None:
-        """Adds all tags or none. Raises OrchestrationNotFound, TooManyTags."""
-        self._kept.put_tags(self._kept.get(key).id, tags, limit)
-
-    def delete_tags(self, key: OrchestrationKey, keys: Sequence[str]) -> None:
-        """Raises OrchestrationNotFound."""
-        self._kept.delete_tags(self._kept.get(key).id, keys)
-
-
-class TuningJobs(Orchestrations[TuningJob, Trial]):
-    """The tuning jobs of all accounts and regions."""
-
-    def __init__(self, store: Store, clock: Clock, watch: Callable[[str], None]) -> None:
-        super().__init__(store.orchestrations.of(TUNING), clock, watch)
-        self._store = store
-
-    def create(
-        self, key: OrchestrationKey, request: JsonObject, tags: dict[str, str], warm_start: WarmStart | None = None
-    ) -> TuningJob:
-        """Makes a tuning job durable and begins it. `request`: a validated CreateHyperParameterTuningJob body. Raises
-        OrchestrationNameInUse.
-        """
-        now_ms = self._clock.now_ms()
-        job = TuningJob(key, uuid.uuid4().hex, request, now_ms, now_ms, tags=tags, warm_start=warm_start)
-        self.begin(job)
-        return job
-
-    def search(self, query: JobSearch) -> SearchPage[TuningJob]:
-        return self._kept.search(query, tuning_jobs(self._clock.now_ms()))
-
-    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
-        """Returns names of properties; see Kept.property_names."""
-        return self._kept.property_names(account, region, beginning, limit)
-
-    def bill(self, job: TuningJob) -> TuningBill:
-        """Returns what AWS would charge for all training jobs of a tuning job, as of now."""
-        return tuning_bill(job, self.trials(job), self._clock.now_ms())
-
-    def parent(self, key: OrchestrationKey) -> ParentJob:
-        """Returns a tuning job with its trials, for a warm start. Raises OrchestrationNotFound."""
-        job = self._kept.get(key)
-        return ParentJob(job, self._kept.children(job.id))
-
-    def trials(self, job: TuningJob) -> list[tuple[Trial, TrainingJob | None]]:
-        """Returns the trials in the order of creation. One that has not ended comes with its training job."""
-        trials = self._kept.children(job.id)
-        jobs = self._store.by_ids([one.job_id for one in trials if not one.ended])
-        found = {job_id: as_training(job) for job_id, job in jobs.items()}
-        return [(one, found.get(one.job_id)) for one in trials]
 
 
 class Inputs:

@@ -203,7 +203,7 @@ def test_it_does_by_a_pipeline_only_what_it_may_do_itself(world: ApiWorld) -> No
     own, wide = role(world, "sagemaker:*Pipeline*", "sagemaker:CreateTrainingJob"), role(world, "*")
     sagemaker = client(world, "sagemaker", job_with(world, own))
 
-    def create(name: str, *steps: dict[str, Any], arn: str = own) -> None:
+    def create(name: str, steps: list[dict[str, Any]], arn: str = own) -> None:
         text = pipelines.definition(*steps)
         sagemaker.create_pipeline(PipelineName=name, PipelineDefinition=text, RoleArn=arn, ClientRequestToken="t" * 32)
 
@@ -212,12 +212,12 @@ def test_it_does_by_a_pipeline_only_what_it_may_do_itself(world: ApiWorld) -> No
         made["Arguments"]["RoleArn"] = arn
         return made
 
-    create("own", train(own))
+    create("own", [train(own)])
     inside = pipelines.condition("c", [pipelines.compare("Equals", 1, 1)], [train(wide)])
     later = train(pipelines.get("Parameters.Role"))
     for steps in ([train(wide)], [inside], [later], [pipelines.step("m", "Model")]):
-        assert code(create, "more", *steps) == "AccessDeniedException"
-    assert code(create, "more", train(own), arn=wide) == "AccessDeniedException"
+        assert code(create, name="more", steps=steps) == "AccessDeniedException"
+    assert code(create, name="more", steps=[train(own)], arn=wide) == "AccessDeniedException"
     where = {"Bucket": "b", "ObjectKey": "k"}
     more = {"PipelineDefinitionS3Location": where, "RoleArn": own, "ClientRequestToken": "t" * 32}
     assert code(sagemaker.create_pipeline, PipelineName="more", **more) == "AccessDeniedException"

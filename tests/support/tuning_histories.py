@@ -18,7 +18,7 @@ from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, listen
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.execution.supervisors import Supervisors
-from sagelet_engine.facets import Jobs, TuningJobs
+from sagelet_engine.facets import Jobs
 from sagelet_engine.model import lifecycle
 from sagelet_engine.model.job import Job, JobStatus, SecondaryStatus
 from sagelet_engine.model.log_events import LogEvent
@@ -31,6 +31,7 @@ from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.tuning.decision import HOPELESS_TRIALS, is_better
+from sagelet_engine.tuning.facet import TuningJobs
 from sagelet_engine.tuning.strategies.space import space_of
 from sagelet_engine.tuning.work import TuningWork
 from support.fakes import FakeClock

@@ -63,7 +63,7 @@ class Point:
 @dataclass(frozen=True)
 class Scatter:
     title: str
-    #: What a person who cannot see the picture is told.
+    #: The text for a person who cannot see the picture.
     words: str
     left: float
     #: Marks in the units of the SVG.

@@ -7,16 +7,14 @@ from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import (
-    OrchestrationEnded,
     OrchestrationNameInUse,
     OrchestrationNotFound,
     PipelineInUse,
     TooManyTags,
 )
-from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.objects import ObjectStore, S3Uri
-from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationStatus, enter, revive
+from sagelet_engine.model.orchestration import OrchestrationKey, revive
 from sagelet_engine.model.pipeline import (
     Pipeline,
     PipelineExecution,
@@ -26,6 +24,7 @@ from sagelet_engine.model.pipeline import (
     StepStatus,
     execution_id_of,
 )
+from sagelet_engine.orchestration.facet import Orchestrations
 from sagelet_engine.pipelines import retrying
 from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.documents import read_text
@@ -46,6 +45,7 @@ class Pipelines:
     def __init__(self, store: Store, objects: ObjectStore, clock: Clock, watch: Callable[[str], None]) -> None:
         self._rows = store.pipelines
         self._kept = store.orchestrations.of(PIPELINE_EXECUTION)
+        self._executions = Orchestrations(self._kept, clock, watch)
         self._objects = objects
         self._clock = clock
         self._watch = watch
@@ -149,12 +149,10 @@ class Pipelines:
             parameters=values,
         )
         try:
-            self._kept.insert(execution)
+            self._executions.begin(execution)
         except OrchestrationNameInUse:
             return self._kept.get(execution.key)
-        failpoint(Failpoint.AFTER_ORCHESTRATION)
         self._rows.change(pipeline.key, lambda before: replace(before, last_run_ms=now_ms))
-        self._watch(record_id)
         return execution
 
     def execution(self, key: OrchestrationKey) -> PipelineExecution:
@@ -194,17 +192,7 @@ class Pipelines:
 
     def stop(self, key: OrchestrationKey) -> None:
         """Asks for a stop. Raises OrchestrationNotFound, OrchestrationEnded."""
-        now_ms = self._clock.now_ms()
-
-        def stopping(one: PipelineExecution) -> PipelineExecution:
-            if one.terminal:
-                raise OrchestrationEnded(one.status.value)
-            if one.status is OrchestrationStatus.STOPPING:
-                return one
-            return enter(one, OrchestrationStatus.STOPPING, now_ms)
-
-        self._change(key, stopping)
-        failpoint(Failpoint.AFTER_ORCHESTRATION_STOP)
+        self._executions.stop(key)
 
     def retry(self, key: OrchestrationKey, parallel: int | None) -> None:
         """Begins a failed or stopped execution again, at the steps that did not succeed.

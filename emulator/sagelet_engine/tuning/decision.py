@@ -15,7 +15,7 @@ from sagelet_engine.tuning.warm_start import past_trials
 
 #: If none of so many trials has succeeded, AWS gives up (its text "No training job succeeded after 5 attempts").
 HOPELESS_TRIALS = 5
-#: An objective that is better by this share or less is no improvement (botocore shape ConvergenceDetected).
+#: An objective that is better by this share or less does not count (botocore shape ConvergenceDetected).
 INSIGNIFICANT = 0.01
 #: The least number of trials in a row without an improvement that is a convergence.
 CONVERGED_AFTER = 10

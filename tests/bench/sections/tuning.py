@@ -17,7 +17,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from bench import load, many_jobs, servers
-from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns, percentile
+from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns, percentiles_ms
 from sagelet.testing import FastForward, Job
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus, enter
@@ -266,13 +266,13 @@ def _lists(plan: Plan, data: Path) -> Table:
         found = in_turns(plan.rounds, {"": partial(_round, server, pages * plan.lists)})[""]
     whole = [one for seconds, _ in found for one in seconds]
     cpu = 1000 * statistics.median(cpu / plan.lists for _, cpu in found)
-    p99 = [percentile(seconds, 99) for seconds, _ in found]
+    p99 = [percentiles_ms(seconds, 99)[0] for seconds, _ in found]
     promised = Bar("p99 ms", Figure(statistics.median(p99), min(cpu, *p99), max(p99)), 20, at_most=True)
     shown = len(first["TrainingJobSummaries"]) + len(second["TrainingJobSummaries"])
     return Table(
         "A list of 200 trials",
         HEADS[2],
-        [(LISTED, len(whole), percentile(whole, 50), Figure.of(p99), cpu, promised)],
+        [(LISTED, len(whole), percentiles_ms(whole, 50)[0], Figure.of(p99), cpu, promised)],
         "ListTrainingJobsForHyperParameterTuningJob by the objective, in two pages of 100: milliseconds for both, one "
         f"client. The 99th percentile is the median of {plan.rounds} rounds. CPU is what the server took for a list; "
         "on a machine with other work the promise lies between that and the percentile.",
@@ -281,12 +281,12 @@ def _lists(plan: Plan, data: Path) -> Table:
 
 
 def _round(server: SageletProcess, requests: Sequence[bytes]) -> tuple[list[float], float]:
-    """Returns the milliseconds of each list of two pages, and the CPU seconds that the server took for all."""
+    """Returns the seconds of each list of two pages, and the CPU seconds that the server took for all."""
     with servers.watched(server.process) as cost:
         outcome = load.send(server.endpoint, requests, 1, b"TrainingJobSummaries")
     if outcome.wrong or outcome.connection_errors:
         raise RuntimeError(f"sagelet answered with {outcome.excerpt}")
-    return [1000 * sum(pair) for pair in zip(outcome.seconds[::2], outcome.seconds[1::2], strict=True)], cost.cpu
+    return [sum(pair) for pair in zip(outcome.seconds[::2], outcome.seconds[1::2], strict=True)], cost.cpu
 
 
 def _signed(endpoint: str, body: dict[str, Any]) -> bytes:

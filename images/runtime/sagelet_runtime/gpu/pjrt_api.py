@@ -17,7 +17,7 @@ class Version(NamedTuple):
 
 
 class NoPlugin(Exception):
-    """The file is no PJRT plugin that loads here. The message says why."""
+    """The file is not a PJRT plugin, or does not load here. The message says why."""
 
 
 class _Api(ctypes.Structure):
