@@ -11,7 +11,6 @@ from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.spec import unquoted
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
-from sagelet_engine.reports.trial_compilations import TrialCompilations
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,14 @@ class Trials:
     #: Names of the tuned hyperparameters: the columns of the table.
     tuned: tuple[str, ...]
     rows: tuple[Row, ...]
-    compilations: TrialCompilations
 
     @property
     def trials(self) -> list[Trial]:
         return [row.trial for row in self.rows]
+
+    @property
+    def jobs(self) -> list[TrainingJob]:
+        return [row.job for row in self.rows if row.job is not None]
 
     @property
     def best_names(self) -> list[str]:
@@ -70,7 +72,7 @@ def trials_of(engine: Engine, job: TuningJob) -> Trials:
     tuned = tuple(dict.fromkeys(name for one in kept for name in one.values))
     rows = [_row(engine, job, one, jobs.get(one.job_id), tuned) for one in kept]
     order = _order(job)
-    return Trials(tuned, tuple(sorted(rows, key=order)), engine.reports.compilations(jobs.values()))
+    return Trials(tuned, tuple(sorted(rows, key=order)))
 
 
 def state_of(engine: Engine, job: TuningJob) -> str:

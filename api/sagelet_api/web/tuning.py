@@ -1,7 +1,7 @@
 """The pages of tuning jobs: the list, one with its trials and pictures, the best trial's code, stop and delete."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX
@@ -58,17 +58,23 @@ def blueprint(site: Site) -> "Blueprint":
     def overview(name: str) -> str:
         """Shows a tuning job. `part=`: only this one of PARTS."""
         job = site.tuning(name)
-        template = PARTS.get(request.args.get("part", ""), "tuning.html")
-        return render_template(template, **_values(site, job), tab="overview")
+        part = request.args.get("part", "")
+        shown_parts = (part,) if part in PARTS else tuple(PARTS)
+        template = PARTS.get(part, "tuning.html")
+        return render_template(template, **_values(site, job, shown_parts), tab="overview")
 
     @routes.get("/<name>/request")
     def code(name: str) -> str:
         job = site.tuning(name)
         endpoint = request.host_url.rstrip("/")
         best = _best(site, job)
-        texts = [] if best is None else job_texts(best, endpoint)
         return render_template(
-            "tuning_request.html", job=job, best=best, best_texts=texts, texts=_texts(job, endpoint), tab="request"
+            "tuning_request.html",
+            **_values(site, job, ("head",)),
+            best=best,
+            best_texts=[] if best is None else job_texts(best, endpoint),
+            texts=_texts(job, endpoint),
+            tab="request",
         )
 
     @routes.get("/<name>/<any(stop, delete):action>")
@@ -96,20 +102,22 @@ def _kept(*left_out: str) -> dict[str, list[str]]:
     return {name: values for name, values in args.items() if name not in (*left_out, "part") and any(values)}
 
 
-def _values(site: Site, job: TuningJob) -> TemplateValues:
+def _values(site: Site, job: TuningJob, parts: Collection[str]) -> TemplateValues:
+    """Returns what these parts show. Some of it takes a look at each training job, and only one part needs it."""
     trials = trials_of(site.engine, job)
-    drawn = pictures(job, trials.trials)
-    return {
-        "job": job,
-        "trials": trials,
-        "pictures": drawn,
-        "bill": site.engine.orchestrations.bill(job),
-        "frame": {"width": WIDTH, "height": HEIGHT, "bottom": HEIGHT - BOTTOM, "right": WIDTH - RIGHT},
-        "detailed": _points(drawn) <= DETAILED,
-        "ending": "" if job.ending is None else ENDINGS.get(job.ending.value, job.ending.value.replace("-", " ")),
-        "compared": trials.best_names[:MOST_JOBS],
-        "ranges": [(one, list(_ranges(one.ranges))) for one in job.spec.definitions],
-    }
+    values: TemplateValues = {"job": job, "trials": trials, "compared": trials.best_names[:MOST_JOBS]}
+    if "facts" in parts:
+        values |= {
+            "bill": site.engine.orchestrations.bill(job),
+            "compilations": site.engine.reports.compilations(trials.jobs),
+            "ending": "" if job.ending is None else ENDINGS.get(job.ending.value, job.ending.value.replace("-", " ")),
+            "ranges": [(one, list(_ranges(one.ranges))) for one in job.spec.definitions],
+        }
+    if "pictures" in parts:
+        drawn = pictures(job, trials.trials)
+        frame = {"width": WIDTH, "height": HEIGHT, "bottom": HEIGHT - BOTTOM, "right": WIDTH - RIGHT}
+        values |= {"pictures": drawn, "frame": frame, "detailed": _points(drawn) <= DETAILED}
+    return values
 
 
 def _points(drawn: list[Scatter]) -> int:
