@@ -218,7 +218,7 @@ def test_it_does_by_a_pipeline_only_what_it_may_do_itself(world: ApiWorld) -> No
     for steps in ([train(wide)], [inside], [later], [pipelines.step("m", "Model")]):
         assert code(create, name="more", steps=steps) == "AccessDeniedException"
     assert code(create, name="more", steps=[train(own)], arn=wide) == "AccessDeniedException"
-    where = {"Bucket": "b", "ObjectKey": "k"}
+    where = {"Bucket": "bucket", "ObjectKey": "k"}
     more = {"PipelineDefinitionS3Location": where, "RoleArn": own, "ClientRequestToken": "t" * 32}
     assert code(sagemaker.create_pipeline, PipelineName="more", **more) == "AccessDeniedException"
     start = sagemaker.start_pipeline_execution
