@@ -89,13 +89,13 @@ class Store(Database):
     def insert(self, job: Job) -> None:
         """Makes a new job durable. Raises JobNameInUse."""
         key = job.key
-        row = (job.id, key.account, key.region, key.name, key.kind.value, key.arn, *_state(job))
+        row = (job.id, key.account, key.region, key.name, key.arn, *_state(job))
         with self._write() as db:
             try:
                 db.execute(
-                    "INSERT INTO jobs (id, account, region, name, kind, arn, status, created_ms, modified_ms,"
-                    " terminal, record, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*row, job.version),
+                    "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
+                    " record, version, kind) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, job.version, key.kind.value),
                 )
             except sqlite3.IntegrityError as error:
                 raise JobNameInUse(job.key.arn) from error
