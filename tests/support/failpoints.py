@@ -204,6 +204,32 @@ class Mortal:
         self._create("create_hyper_parameter_tuning_job", {**body, "TrainingJobDefinition": job})
         return name
 
+    def pipeline(self, kind: str, *scripts: str) -> str:
+        """Creates a pipeline of Training steps, one after the other, and starts it. Returns the execution's ARN."""
+        steps: list[dict[str, Any]] = []
+        for number, script in enumerate(scripts):
+            job = self._request(kind, script, 1, {})[1]
+            del job["TrainingJobName"]
+            needs = {"DependsOn": [f"step{number - 1}"]} if number else {}
+            steps.append({"Name": f"step{number}", "Type": "Training", "Arguments": job, **needs})
+        name, token = f"{kind}-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+        text = json.dumps({"Version": "2020-12-01", "Steps": steps})
+        role = steps[0]["Arguments"]["RoleArn"]
+
+        def create(mortal: "Mortal") -> None:
+            asked = {"PipelineName": name, "PipelineDefinition": text, "RoleArn": role, "ClientRequestToken": token}
+            try:
+                mortal.client("sagemaker").create_pipeline(**asked)
+            except ClientError as error:
+                # The server was killed after it had made the pipeline.
+                if "already exists" not in str(error):
+                    raise
+
+        self.ask(create)
+        asked = {"PipelineName": name, "ClientRequestToken": token}
+        answer = self.ask(lambda one: one.client("sagemaker").start_pipeline_execution(**asked))
+        return str(answer["PipelineExecutionArn"])
+
     def _request(self, kind: str, script: str, hosts: int, changes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         name = f"{kind}-{uuid.uuid4().hex[:8]}"
         self.names.append(name)

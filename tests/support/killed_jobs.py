@@ -202,6 +202,38 @@ def tunes(mortal: Mortal) -> Check:
     return lambda mortal: check_trials(mortal, name, "Completed", 3)
 
 
+def runs_steps(mortal: Mortal) -> Check:
+    """A pipeline of two training steps. Each has one job, whatever was killed."""
+    arn = mortal.pipeline("steps", "echo first;echo w >model/w", "echo second;echo w >model/w")
+
+    def describe(mortal: Mortal) -> dict[str, Any]:
+        found: dict[str, Any] = mortal.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=arn)
+        return found
+
+    def steps(mortal: Mortal) -> list[dict[str, Any]]:
+        listed = mortal.client("sagemaker").list_pipeline_execution_steps(
+            PipelineExecutionArn=arn, SortOrder="Ascending"
+        )
+        found: list[dict[str, Any]] = listed["PipelineExecutionSteps"]
+        return found
+
+    def jobs(mortal: Mortal) -> list[str]:
+        prefix = f"pipelines-{arn.rpartition('/')[2]}-"
+        listed = mortal.client("sagemaker").list_training_jobs(NameContains=prefix, SortBy="Name")
+        return [one["TrainingJobArn"] for one in listed["TrainingJobSummaries"]]
+
+    until(lambda: mortal.ask(describe)["PipelineExecutionStatus"] not in ("Executing", "Stopping"))
+
+    def check(mortal: Mortal) -> None:
+        assert mortal.ask(describe)["PipelineExecutionStatus"] == "Succeeded"
+        found = mortal.ask(steps)
+        assert [one["StepStatus"] for one in found] == ["Succeeded", "Succeeded"]
+        assert [one["AttemptCount"] for one in found] == [1, 1]
+        assert sorted(one["Metadata"]["TrainingJob"]["Arn"] for one in found) == mortal.ask(jobs)
+
+    return check
+
+
 def stops_tuning(mortal: Mortal) -> Check:
     """A tuning job that is stopped while its training jobs run."""
     name = mortal.tune("halts", STOPPABLE, most=3, parallel=2)
@@ -342,7 +374,7 @@ PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
     **dict.fromkeys((F.AFTER_ABORT, F.BEFORE_OBJECT_DELETE, F.AFTER_OBJECT_DELETE), uploads),
     F.AFTER_BUCKET_DELETE: uploads,
     **dict.fromkeys((F.AFTER_ORCHESTRATION, F.BEFORE_DECISION, F.AFTER_DECISION), tunes),
-    **dict.fromkeys((F.BEFORE_CHILD, F.AFTER_CHILD), tunes),
+    **dict.fromkeys((F.BEFORE_CHILD, F.AFTER_CHILD), runs_steps),
     **dict.fromkeys((F.AFTER_ORCHESTRATION_STOP, F.AFTER_CHILD_STOP), stops_tuning),
 }
 

@@ -13,6 +13,14 @@ from sagelet_engine.base.failpoints import Failpoint, arm, failpoint, listen
 SOURCES = Path(failpoints.__file__).parents[1]
 #: What both the process and the docker runtime do.
 IN_EACH_RUNTIME = {Failpoint.BEFORE_HOST, Failpoint.AFTER_HOST, Failpoint.BEFORE_REAP}
+#: What tuning jobs and executions of pipelines both do.
+IN_EACH_ORCHESTRATION = {
+    Failpoint.BEFORE_DECISION,
+    Failpoint.AFTER_DECISION,
+    Failpoint.BEFORE_CHILD,
+    Failpoint.AFTER_CHILD,
+    Failpoint.AFTER_CHILD_STOP,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +32,7 @@ def disarmed() -> Iterator[None]:
 def test_each_is_passed_in_one_place_of_the_engine() -> None:
     text = "\n".join(path.read_text() for path in SOURCES.rglob("*.py") if path.name != "failpoints.py")
     passed = re.findall(r"failpoint\(Failpoint\.(\w+)\)", text)
-    expected = [point.name for point in Failpoint] + [point.name for point in IN_EACH_RUNTIME]
+    expected = [point.name for point in (*Failpoint, *IN_EACH_RUNTIME, *IN_EACH_ORCHESTRATION)]
     assert sorted(passed) == sorted(expected)
 
 
