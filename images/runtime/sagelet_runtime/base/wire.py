@@ -12,3 +12,5 @@ Arguments = dict[str, Any]
 Attributes = dict[str, Any]
 #: A state dict of PyTorch: tensors or numbers by name.
 StateDict = dict[str, Any]
+#: Dynamo's counters: groups of counts by the group's name.
+CounterGroups = dict[str, Any]

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.base.wire import CounterGroups, JsonObject
 from sagelet_runtime.inductor import faults
 
 #: Errors that are not faults: Dynamo breaks the graph there, or has nothing to compile, or starts again.
@@ -37,7 +37,7 @@ class Compilations:
             self._add(record)
         self._last = records[-1] if records else self._last
 
-    def document(self, counters: dict[str, Any]) -> JsonObject:
+    def document(self, counters: CounterGroups) -> JsonObject:
         """Returns the report's `graph`. `counters`: Dynamo's, by group."""
         told = counters.get("graph_break", {})
         reasons = {_short(reason): count for reason, count in list(told.items())[:MOST]}

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.base.wire import CounterGroups, JsonObject
 from sagelet_runtime.inductor import cache, faults
 from sagelet_runtime.inductor.compilations import Compilations
 
@@ -78,7 +78,7 @@ class Counters:
             self._compilations.read(sys.modules[UTILS])
 
 
-def _found() -> dict[str, Any]:
+def _found() -> CounterGroups:
     """Returns Dynamo's counters, by group. Empty before its import."""
     module = sys.modules.get(UTILS)
     return {} if module is None else dict(module.counters)
