@@ -1,6 +1,6 @@
 """The engine of one data directory: the composition root of the packages below it.
 
-The API uses its facets: `jobs`, `processing`, `orchestrations`, `inputs`, `logs`, `metrics`, `reports`.
+The API uses its facets: `jobs`, `processing`, `tuning`, `pipelines`, `inputs`, `logs`, `metrics`, `reports`.
 """
 
 import logging
@@ -129,7 +129,7 @@ class Engine:
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs, self.processing = self._make_jobs()
         self.orchestrator = self._make_orchestrator(calls)
-        self.orchestrations = TuningJobs(self._store, steady, self.orchestrator.watch)
+        self.tuning = TuningJobs(self._store, steady, self.orchestrator.watch)
         self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)

@@ -1,4 +1,7 @@
-"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
+"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`, `.reports`.
+
+`engine.tuning` and `engine.pipelines` are in the packages of those names.
+"""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence

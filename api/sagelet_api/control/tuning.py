@@ -26,13 +26,13 @@ def blueprint(engine: "Engine") -> "Blueprint":
     @routes.get("/bill")
     def bill(name: str) -> JsonObject:
         """Returns what AWS would charge for the training jobs, also for deleted ones."""
-        found = engine.orchestrations.bill(_known(engine, name))
+        found = engine.tuning.bill(_known(engine, name))
         return {**asdict(found), "as_of": found.as_of.isoformat()}
 
     @routes.get("/compilation")
     def compilation(name: str) -> JsonObject:
         """Counts the training jobs that compiled, and those that read every program from the compile cache."""
-        ids = [trial.job_id for trial, _ in engine.orchestrations.trials(_known(engine, name))]
+        ids = [trial.job_id for trial, _ in engine.tuning.trials(_known(engine, name))]
         found = engine.reports.compilations(engine.jobs.by_ids(ids).values())
         return {**asdict(found), "text": found.text}
 
@@ -45,7 +45,7 @@ def _known(engine: "Engine", name: str) -> TuningJob:
 
     account, region = place_asked_for()
     try:
-        return engine.orchestrations.get(OrchestrationKey(account, region, name, OrchestrationKind.TUNING))
+        return engine.tuning.get(OrchestrationKey(account, region, name, OrchestrationKind.TUNING))
     except OrchestrationNotFound as error:
         raise NotFound(
             f"Account {account} has no tuning job {name} in {region}: `sagelet tune list` lists them; --account and "

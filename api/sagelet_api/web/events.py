@@ -40,7 +40,7 @@ def blueprint(site: Site) -> "Blueprint":
     def tuning(name: str) -> "Response":
         """Sends news of one tuning job and of its training jobs that run."""
         key = site.tuning(name).key
-        return streams.answer(lambda: (state_of(site.engine, site.engine.orchestrations.get(key)), {}))
+        return streams.answer(lambda: (state_of(site.engine, site.engine.tuning.get(key)), {}))
 
     @routes.get("/jobs/<name>/events")
     def job(name: str) -> "Response":

@@ -69,7 +69,7 @@ def _tuning_of(site: Site, job: TrainingJob) -> str | None:
         return None
     try:
         # The name in an ARN is in lower case.
-        return site.engine.orchestrations.get(place().tuning_key(job.parent.arn.rpartition("/")[2])).key.name
+        return site.engine.tuning.get(place().tuning_key(job.parent.arn.rpartition("/")[2])).key.name
     except OrchestrationNotFound:
         return None
 

@@ -107,7 +107,7 @@ def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[Tu
     request |= {"NameContains": asked.text} if asked.text else {}
     request |= {"StatusEquals": asked.status} if asked.status else {}
     request |= {"NextToken": asked.token} if asked.token else {}
-    page = engine.orchestrations.page(job_query(context, request))
+    page = engine.tuning.page(job_query(context, request))
     return Listing(page.jobs, "" if page.next is None else next_token(request, page.next))
 
 

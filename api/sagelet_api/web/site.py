@@ -65,7 +65,7 @@ class Site:
 
         here = place()
         try:
-            return self.engine.orchestrations.get(here.tuning_key(name))
+            return self.engine.tuning.get(here.tuning_key(name))
         except OrchestrationNotFound as error:
             raise NotFound(f"Account {here.account} has no tuning job {name} in {here.region}.") from error
 

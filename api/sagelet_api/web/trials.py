@@ -67,7 +67,7 @@ class Trials:
 
 
 def trials_of(engine: Engine, job: TuningJob) -> Trials:
-    kept = [trial for trial, _ in engine.orchestrations.trials(job)]
+    kept = [trial for trial, _ in engine.tuning.trials(job)]
     jobs = engine.jobs.by_ids([one.job_id for one in kept])
     tuned = tuple(dict.fromkeys(name for one in kept for name in one.values))
     rows = [_row(engine, job, one, jobs.get(one.job_id), tuned) for one in kept]
@@ -77,7 +77,7 @@ def trials_of(engine: Engine, job: TuningJob) -> Trials:
 
 def state_of(engine: Engine, job: TuningJob) -> str:
     """Returns a text that changes when the page of the tuning job does."""
-    running = [(trial, found) for trial, found in engine.orchestrations.trials(job) if found is not None]
+    running = [(trial, found) for trial, found in engine.tuning.trials(job) if found is not None]
     parts = [f"{found.id[:8]}{found.version}{_so_far(engine, job, trial, found)}" for trial, found in running]
     return "-".join([job.id, str(job.version), *parts])
 

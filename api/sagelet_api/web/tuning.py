@@ -108,7 +108,7 @@ def _values(site: Site, job: TuningJob, parts: Collection[str]) -> TemplateValue
     values: TemplateValues = {"job": job, "trials": trials, "compared": trials.best_names[:MOST_JOBS]}
     if "facts" in parts:
         values |= {
-            "bill": site.engine.orchestrations.bill(job),
+            "bill": site.engine.tuning.bill(job),
             "compilations": site.engine.reports.compilations(trials.jobs),
             "ending": "" if job.ending is None else ENDINGS.get(job.ending.value, job.ending.value.replace("-", " ")),
             "ranges": [(one, list(_ranges(one.ranges))) for one in job.spec.definitions],

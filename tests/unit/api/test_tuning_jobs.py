@@ -461,7 +461,7 @@ def test_each_status_is_an_event(world: ApiWorld) -> None:
     assert [one["detail"]["HyperParameterTuningJobStatus"] for one in seen] == ["InProgress", "Completed"]
     assert all(one["resources"] == [f"{ARN}tune"] and one["detail"]["Tags"] == {"a": "1"} for one in seen)
     assert seen[1]["detail"]["TrainingJobStatusCounters"]["Completed"] == 1
-    assert seen[1]["detail"]["CreationTime"] == world.engine.orchestrations.get(tuning_key()).created_ms
+    assert seen[1]["detail"]["CreationTime"] == world.engine.tuning.get(tuning_key()).created_ms
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -547,7 +547,7 @@ def test_definitions_one_way_or_the_other(world: ApiWorld) -> None:
 def test_somebody_elses_job_with_the_name_of_a_trial(world: ApiWorld) -> None:
     create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1})
     (first,) = running(world, 1)
-    tuning = world.engine.orchestrations.get(tuning_key())
+    tuning = world.engine.tuning.get(tuning_key())
     taken = trial_of(tuning, 2, "", {}).name
     world.sagemaker.create_training_job(**request(taken))
     end(world, first, 0.5)

@@ -48,7 +48,7 @@ def child(kind: str, *parents: str, job: dict[str, Any] | None = None, **config:
 def inherited(world: ApiWorld, body: dict[str, Any]) -> tuple[Inherited, ...]:
     """Creates a tuning job. Returns what it knows of its parents."""
     world.sagemaker.create_hyper_parameter_tuning_job(**body)
-    (job,) = [one for one in world.engine.orchestrations.every("123456789012", "us-east-1") if one.key.name == "Child"]
+    (job,) = [one for one in world.engine.tuning.every("123456789012", "us-east-1") if one.key.name == "Child"]
     assert job.warm_start is not None
     return job.warm_start.inherited
 

@@ -51,11 +51,11 @@ def kill_at(point: Failpoint, number: int) -> threading.Event:
 
 
 def begin(world: World) -> None:
-    world.engine.orchestrations.create(KEY, tuning_request("tune", ResourceLimits=LIMITS), {})
+    world.engine.tuning.create(KEY, tuning_request("tune", ResourceLimits=LIMITS), {})
 
 
 def tuning(world: World) -> TuningJob:
-    return world.engine.orchestrations.get(KEY)
+    return world.engine.tuning.get(KEY)
 
 
 def restart(world: World) -> None:
@@ -75,7 +75,7 @@ def check(world: World, status: OrchestrationStatus, count: int | None = None) -
     """No trial is lost and none doubled: every training job is a trial's, and every trial has one."""
     job = tuning(world)
     assert job.status is status
-    trials = [trial for trial, _ in world.engine.orchestrations.trials(job)]
+    trials = [trial for trial, _ in world.engine.tuning.trials(job)]
     if count is not None:
         assert len(trials) == count
     jobs = world.engine.jobs.page(JobQuery("123456789012", "us-east-1", limit=100)).jobs
@@ -117,16 +117,16 @@ def test_a_kill_at_any_write_loses_no_trial_and_doubles_none(world: World, point
 @pytest.mark.parametrize("point", [F.BEFORE_DECISION, F.AFTER_DECISION, F.AFTER_CHILD, F.AFTER_CHILD_STOP])
 def test_a_kill_while_it_stops(world: World, point: Failpoint) -> None:
     begin(world)
-    until(lambda: sum(job is not None for _, job in world.engine.orchestrations.trials(tuning(world))) == 2)
+    until(lambda: sum(job is not None for _, job in world.engine.tuning.trials(tuning(world))) == 2)
     until(lambda: len(world.runtime.hosts) == 2)
     happened = kill_at(point, 1)
-    world.engine.orchestrations.stop(KEY)
+    world.engine.tuning.stop(KEY)
     if point is F.AFTER_CHILD_STOP:
         until(happened.is_set)
     restart(world)
 
     def ended() -> bool:
-        stopping = [job for _, job in world.engine.orchestrations.trials(tuning(world)) if job is not None]
+        stopping = [job for _, job in world.engine.tuning.trials(tuning(world)) if job is not None]
         # Those that run must be stopped by the new server, not end by themselves.
         if all(job.status.value != "InProgress" for job in stopping):
             train(world)
@@ -140,8 +140,8 @@ def test_a_stop_before_any_training_job_exists_makes_none(world: World) -> None:
     happened = kill_at(F.BEFORE_CHILD, 1)
     begin(world)
     until(happened.is_set)
-    assert len(world.engine.orchestrations.trials(tuning(world))) == 2
-    world.engine.orchestrations.stop(KEY)
+    assert len(world.engine.tuning.trials(tuning(world))) == 2
+    world.engine.tuning.stop(KEY)
     restart(world)
     until(lambda: tuning(world).terminal)
     check(world, OrchestrationStatus.STOPPED, 0)
@@ -151,7 +151,7 @@ def test_a_training_job_that_a_user_stops_is_a_stopped_trial(world: World) -> No
     begin(world)
 
     def first() -> Any:
-        return next((job for _, job in world.engine.orchestrations.trials(tuning(world)) if job and job.launched), None)
+        return next((job for _, job in world.engine.tuning.trials(tuning(world)) if job and job.launched), None)
 
     name = until(first).key.name
     world.engine.jobs.stop(JobKey("123456789012", "us-east-1", name))

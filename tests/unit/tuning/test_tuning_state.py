@@ -33,18 +33,18 @@ def world(tmp_path: Path) -> Iterator[World]:
 def begin(world: World, trials: int, instances: int = 1) -> None:
     job = definition(ResourceConfig={"InstanceType": "ml.p3.2xlarge", "InstanceCount": instances, "VolumeSizeInGB": 1})
     limits = {"MaxNumberOfTrainingJobs": trials, "MaxParallelTrainingJobs": 1}
-    world.engine.orchestrations.create(KEY, tuning_request("tune", job=job, ResourceLimits=limits), {})
+    world.engine.tuning.create(KEY, tuning_request("tune", job=job, ResourceLimits=limits), {})
 
 
 def tuning(world: World) -> TuningJob:
-    return world.engine.orchestrations.get(KEY)
+    return world.engine.tuning.get(KEY)
 
 
 def train(world: World, seconds: int = 1) -> None:
     """Lets the next training job train for so long."""
 
     def launched() -> str | None:
-        jobs = [job for _, job in world.engine.orchestrations.trials(tuning(world)) if job is not None]
+        jobs = [job for _, job in world.engine.tuning.trials(tuning(world)) if job is not None]
         return next((job.key.name for job in jobs if job.launched and job.secondary.value == "Training"), None)
 
     until(launched)
@@ -82,12 +82,12 @@ def test_a_tuning_job_outlives_its_training_jobs(world: World) -> None:
     begin(world, 1)
     train(world, HOUR)
     until(lambda: tuning(world).status is OrchestrationStatus.COMPLETED)
-    (trial, _), *_ = world.engine.orchestrations.trials(tuning(world))
+    (trial, _), *_ = world.engine.tuning.trials(tuning(world))
     for job in world.engine._store.every_job():
         world.engine.jobs.delete(job.key)
     assert world.engine.collect(Keep(jobs_seconds=HOUR)).tuning_jobs == 0
-    assert [one for one, _ in world.engine.orchestrations.trials(tuning(world))] == [trial]
-    assert world.engine.orchestrations.bill(tuning(world)).seconds >= HOUR
+    assert [one for one, _ in world.engine.tuning.trials(tuning(world))] == [trial]
+    assert world.engine.tuning.bill(tuning(world)).seconds >= HOUR
 
 
 # --- bill and health --------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_the_bill_is_the_sum_also_while_one_runs_and_after_a_deletion(world: Wor
     until(lambda: any(job.launched for job in world.engine.jobs.unfinished()))
     (second,) = world.engine.jobs.unfinished()
     running = world.engine.reports.bill(second)
-    total = world.engine.orchestrations.bill(tuning(world))
+    total = world.engine.tuning.bill(tuning(world))
     assert (total.training_jobs, total.running) == (2, True)
     assert total.seconds == one.seconds + running.seconds
     assert one.usd is not None
@@ -109,7 +109,7 @@ def test_the_bill_is_the_sum_also_while_one_runs_and_after_a_deletion(world: Wor
     world.engine.jobs.delete(first.key)
     train(world, HOUR)
     until(lambda: tuning(world).status is OrchestrationStatus.COMPLETED)
-    total = world.engine.orchestrations.bill(tuning(world))
+    total = world.engine.tuning.bill(tuning(world))
     other = world.engine.reports.bill(world.engine.jobs.by_id(second.id))
     assert other.usd is not None
     assert (total.seconds, total.running) == (one.seconds + other.seconds, False)
@@ -140,7 +140,7 @@ def test_a_copy_has_the_tuning_job_and_goes_on_with_it(world: World, tmp_path: P
         until(lambda: tuning(copy).counters.non_retryable + tuning(copy).counters.retryable == 1)
         train(copy)
         until(lambda: tuning(copy).status is OrchestrationStatus.COMPLETED)
-        assert [one.ordinal for one, _ in copy.engine.orchestrations.trials(tuning(copy))] == [1, 2, 3]
+        assert [one.ordinal for one, _ in copy.engine.tuning.trials(tuning(copy))] == [1, 2, 3]
         assert tuning(copy).counters.completed == 2
     finally:
         copy.engine.close()

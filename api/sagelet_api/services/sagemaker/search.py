@@ -81,7 +81,7 @@ class Search:
         query = job_search(context, request, OURS[resource])
         if resource == "TrainingJob":
             return self._page(request, self._engine.jobs.search(query), self._training_job)
-        return self._page(request, self._engine.orchestrations.search(query), self._tuning_job)
+        return self._page(request, self._engine.tuning.search(query), self._tuning_job)
 
     def _page(self, request: Request, page: SearchPage[Found], record: Callable[[Found], Output]) -> Output:
         members = OURS[request["Resource"]].members

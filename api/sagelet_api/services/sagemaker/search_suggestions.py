@@ -13,7 +13,7 @@ class SearchSuggestions:
     def __init__(self, engine: Engine) -> None:
         self._found = {
             "TrainingJob": (TRAINING_JOBS, engine.jobs.property_names),
-            "HyperParameterTuningJob": (TUNING_JOBS, engine.orchestrations.property_names),
+            "HyperParameterTuningJob": (TUNING_JOBS, engine.tuning.property_names),
         }
 
     def get_search_suggestions(self, context: Context, request: Request) -> Output:

@@ -48,10 +48,10 @@ class TuningJobs:
         request = tuning_rules.settled(request)
         tuning_rules.check(request, lambda body: self._check_job(child, body))
         self._check_tags(request.get("Tags", []), request)
-        warm = warm_start(request, lambda name: self._engine.orchestrations.parent(_key(context, name)))
+        warm = warm_start(request, lambda name: self._engine.tuning.parent(_key(context, name)))
         body = {name: value for name, value in request.items() if name != "Tags"}
         try:
-            job = self._engine.orchestrations.create(key, body, tags, warm)
+            job = self._engine.tuning.create(key, body, tags, warm)
         except OrchestrationNameInUse as error:
             raise ResourceInUse(aws_texts.tuning_name_taken(error.arn)) from error
         return {"HyperParameterTuningJobArn": job.key.arn}
@@ -62,7 +62,7 @@ class TuningJobs:
 
     def list(self, context: Context, request: Request) -> Output:
         """Lists tuning jobs. The defaults are those of the model's documentation: by name, ascending."""
-        page = self._engine.orchestrations.page(job_query(context, request, SortBy.NAME))
+        page = self._engine.tuning.page(job_query(context, request, SortBy.NAME))
         answer: Output = {"HyperParameterTuningJobSummaries": [tuning_view.summary(job) for job in page.jobs]}
         if page.next is not None:
             answer["NextToken"] = next_token(request, page.next)
@@ -71,7 +71,7 @@ class TuningJobs:
     def stop(self, context: Context, request: Request) -> None:
         name = request["HyperParameterTuningJobName"]
         try:
-            self._engine.orchestrations.stop(_key(context, name))
+            self._engine.tuning.stop(_key(context, name))
         except OrchestrationNotFound as error:
             raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
         except OrchestrationEnded as error:
@@ -83,7 +83,7 @@ class TuningJobs:
     def delete(self, context: Context, request: Request) -> None:
         name = request["HyperParameterTuningJobName"]
         try:
-            self._engine.orchestrations.delete(_key(context, name))
+            self._engine.tuning.delete(_key(context, name))
         except OrchestrationNotFound as error:
             raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
         except OrchestrationNotDeletable as error:
@@ -97,7 +97,7 @@ class TuningJobs:
         job = self._job(_key(context, request["HyperParameterTuningJobName"]))
         shown = [
             (trial, tuning_view.trial_summary(job, trial, running))
-            for trial, running in self._engine.orchestrations.trials(job)
+            for trial, running in self._engine.tuning.trials(job)
             if _exists(trial, running)
         ]
         wanted = request.get("StatusEquals")
@@ -124,7 +124,7 @@ class TuningJobs:
         key = _tagged(context, request)
         self._check_tags(request["Tags"], self._job(key).request)
         try:
-            self._engine.orchestrations.put_tags(key, {tag["Key"]: tag["Value"] for tag in request["Tags"]}, MAX_TAGS)
+            self._engine.tuning.put_tags(key, {tag["Key"]: tag["Value"] for tag in request["Tags"]}, MAX_TAGS)
         except TooManyTags as error:
             raise ResourceLimitExceeded(str(error)) from error
         return {"Tags": _tags(self._job(key))}
@@ -132,7 +132,7 @@ class TuningJobs:
     def delete_tags(self, context: Context, request: Request) -> Output:
         key = _tagged(context, request)
         self._job(key)
-        self._engine.orchestrations.delete_tags(key, request["TagKeys"])
+        self._engine.tuning.delete_tags(key, request["TagKeys"])
         return {}
 
     def operations(self) -> Operations:
@@ -160,7 +160,7 @@ class TuningJobs:
 
     def _job(self, key: OrchestrationKey) -> TuningJob:
         try:
-            return self._engine.orchestrations.get(key)
+            return self._engine.tuning.get(key)
         except OrchestrationNotFound as error:
             raise ResourceNotFound(aws_texts.no_tuning_job(key.name)) from error
 
