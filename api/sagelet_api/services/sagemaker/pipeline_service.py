@@ -145,8 +145,8 @@ class PipelineOperations:
             for one in self._pipelines.executions(pipeline.key)
             if _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
         ]
-        by_arn = request.get("SortBy", "CreationTime") == "PipelineExecutionArn"
-        rows.sort(key=lambda one: (one.key.arn, "") if by_arn else (one.created_ms, one.key.arn))
+        if request.get("SortBy", "CreationTime") == "PipelineExecutionArn":
+            rows.sort(key=lambda one: one.key.arn)
         shown, token = _page(request, rows, lambda one: one.key.arn)
         return {"PipelineExecutionSummaries": [pipeline_view.execution_summary(one) for one in shown], **token}
 
