@@ -336,7 +336,7 @@ def _invalid(error: InvalidDefinition) -> ValidationException:
     return ValidationException(f"Unable to parse pipeline definition. {error}")
 
 
-def _changes(request: Request) -> dict[str, Any]:
+def _changes(request: Request) -> JsonObject:
     names = {"PipelineDisplayName": "display_name", "PipelineDescription": "description"}
     changes = {field: request[name] for name, field in names.items() if name in request}
     if "ParallelismConfiguration" in request:
