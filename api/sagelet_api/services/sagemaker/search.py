@@ -65,7 +65,11 @@ def is_ours(_context: Context, parameters: Parameters) -> bool:
     neither, and what is not text, is refused here.
     """
     resource = parameters.get("Resource")
-    return not isinstance(resource, str) or resource in OURS or resource not in rule_book("sagemaker").shape("ResourceType").enum
+    return (
+        not isinstance(resource, str)
+        or resource in OURS
+        or resource not in rule_book("sagemaker").shape("ResourceType").enum
+    )
 
 
 class Search:
