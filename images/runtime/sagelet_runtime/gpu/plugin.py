@@ -1,7 +1,7 @@
 """torch_xla on a PJRT plugin from the package index: CUDA's for GPUs, or XLA's for CPUs.
 
 Any plugin fits whose C API is at least as new as torch_xla's: the library before it (`pjrt_front.c`) makes up for the
-difference. docs/how-to/gpu.md lists what has not run on a GPU yet.
+difference. docs/how-to/gpu.md says what has run on a GPU.
 """
 
 import os
