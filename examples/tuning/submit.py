@@ -7,10 +7,18 @@ import sys
 
 import sagemaker
 from sagemaker.huggingface import HuggingFace, TrainingCompilerConfig
-from sagemaker.tuner import ContinuousParameter, HyperparameterTuner, IntegerParameter
+from sagemaker.tuner import (
+    ContinuousParameter,
+    HyperbandStrategyConfig,
+    HyperparameterTuner,
+    IntegerParameter,
+    StrategyConfig,
+)
 
 strategy = sys.argv[1] if len(sys.argv) > 1 else "Random"
 max_jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 6
+# The script prints the objective four times, which is what Hyperband counts.
+hyperband = StrategyConfig(HyperbandStrategyConfig(max_resource=4, min_resource=1))
 
 estimator = HuggingFace(
     entry_point="train.py",
@@ -36,6 +44,7 @@ tuner = HyperparameterTuner(
         "per_device_train_batch_size": IntegerParameter(4, 32, scaling_type="Logarithmic"),
     },
     strategy=strategy,
+    strategy_config=hyperband if strategy == "Hyperband" else None,
     random_seed=1,
     max_jobs=max_jobs,
     max_parallel_jobs=2,

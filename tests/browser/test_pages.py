@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from support import pipelines
 from support.devtools import Page
 from support.jobs import Jobs, archive
 from support.server import ROLE, SageletProcess, until
@@ -32,6 +33,8 @@ DONE = f"""
 METRICS = [{"Name": f"loss {EVIL}", "Regex": r"loss=([0-9.]+)"}]
 JOB = "/_sagelet/ui/jobs"
 TUNING = "/_sagelet/ui/tuning/tuned"
+#: `PIPELINE` stands for its only execution.
+EXECUTION = "/_sagelet/ui/pipelines/PIPELINE"
 #: Says its objective, and waits until a file is there.
 GATED = """
     import json, os, time
@@ -77,6 +80,18 @@ def gate(jobs: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     limits = {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 2}
     jobs.sagemaker.create_hyper_parameter_tuning_job(**tuning_request("tuned", job=job, ResourceLimits=limits))
     return gate
+
+
+@pytest.fixture(scope="module")
+def execution(jobs: Jobs) -> str:
+    """The part of a path that names an execution whose condition has failed it."""
+    never = pipelines.condition("check", [pipelines.compare("Equals", 1, 2)], [], pipelines.fail("end", EVIL))
+    given = {"PipelineDefinition": pipelines.definition(never), "RoleArn": pipelines.ROLE}
+    jobs.sagemaker.create_pipeline(PipelineName="checked", **given)
+    arn = jobs.sagemaker.start_pipeline_execution(PipelineName="checked")["PipelineExecutionArn"]
+    describe = jobs.sagemaker.describe_pipeline_execution
+    until(lambda: describe(PipelineExecutionArn=arn)["PipelineExecutionStatus"] == "Failed")
+    return f"checked/{arn.rpartition('/')[2]}"
 
 
 def stay(page: Page) -> None:
@@ -225,15 +240,20 @@ PAGES = {
     "a tuning job": TUNING,
     "its code": f"{TUNING}/request",
     "stopping it": f"{TUNING}/stop",
+    "processing jobs": "/_sagelet/ui/processing",
+    "the pipelines": "/_sagelet/ui/pipelines",
+    "an execution": EXECUTION,
     "the login": "/_sagelet/ui/login",
 }
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_everybody_can_use(name: str, page: Page, jobs: Jobs, gate: Path, server: SageletProcess, axe: str) -> None:
+def test_everybody_can_use(
+    name: str, page: Page, jobs: Jobs, gate: Path, execution: str, server: SageletProcess, axe: str
+) -> None:
     """axe-core's rules in light and dark; and nothing is wider than a telephone."""
     gate.touch()
-    page.goto(f"{server.endpoint}{PAGES[name]}")
+    page.goto(f"{server.endpoint}{PAGES[name].replace('PIPELINE', execution)}")
     if name == "a tuning job":
         page.until("document.querySelectorAll('#pictures circle').length > 2")
     if name == "the overview":

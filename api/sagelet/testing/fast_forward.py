@@ -9,11 +9,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from sagelet.testing.faults import Faults
 from sagelet.testing.job import Job, ProcessingJob
@@ -53,7 +54,8 @@ class NotInTime(SageletError, AssertionError):
     """A job did not get the status that the test waits for."""
 
 
-class Given(NamedTuple, Generic[C]):
+@dataclass(frozen=True)
+class Given(Generic[C]):
     """A function, and patterns of the images and the names of the jobs that it stands in for."""
 
     image: str

@@ -106,7 +106,7 @@ class Probe:
     samples_per_second: float | None = None
     peak_bytes: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Output:
         return asdict(self)
 
 

@@ -130,6 +130,8 @@ def _remark(found: Sequence[Job], wanted: Wanted, most: int | None, server: Serv
     if not found:
         what = "no matching job" if wanted != Wanted() else "no jobs yet"
         click.echo(f"{what} of account {server.account} in {server.region} on {server.endpoint}", err=True)
+        if wanted == Wanted():
+            click.echo("--region names another region; `sagelet open` shows which have jobs", err=True)
     elif most is not None and len(found) == most:
         click.echo(f"the newest {most}; --limit or --all shows more", err=True)
 

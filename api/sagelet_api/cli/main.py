@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "compare",
         "tune",
     ),
-    "Processing jobs": ("processing",),
+    "Processing jobs and pipelines": ("processing", "pipelines"),
     "What it has": ("image", "install-torch", "instances", "cache", "s3", "hub"),
     "What it keeps": ("gc", "check", "reset", "export", "import"),
     "Tests and shells": ("fault", "throttle", "completion"),

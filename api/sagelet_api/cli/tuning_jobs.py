@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -39,7 +38,7 @@ class TuningName(click.ParamType[str]):
 
 def names_from(context: click.Context, beginning: str) -> list[str]:
     """Returns names of tuning jobs for completion, the newest first. Empty if the server does not answer."""
-    parameters: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": PAGE}
+    parameters: Output = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": PAGE}
     if beginning:
         parameters["NameContains"] = beginning
     try:

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import WsgiApp
+from sagelet_api.protocol.calls import Environ, WsgiApp
 from sagelet_api.protocol.operations import Context, Operations, RefusedOperation, SharedOperation
 from sagelet_api.protocol.validation import rule_book, validate
 from sagelet_engine.base.wire import JsonObject
@@ -56,7 +56,7 @@ class LocalCalls:
         raise CallRefused(code, str(found.get("message") or found.get("Message") or answer[0]))
 
 
-def _environ(account: str, region: str, service: str, operation: str, body: bytes) -> dict[str, Any]:
+def _environ(account: str, region: str, service: str, operation: str, body: bytes) -> Environ:
     """Returns a request of the AWS JSON protocol, signed for an account by its name."""
     metadata = rule_book(service).metadata
     host = f"{service}.{region}.amazonaws.com"

@@ -64,6 +64,7 @@ def create_app(site: Site) -> "Flask":
         logs,
         objects,
         pages,
+        pipelines,
         processing,
         tuning,
     )  # fmt: skip
@@ -79,7 +80,7 @@ def create_app(site: Site) -> "Flask":
     add_filters(app)
     modules = (
         login, pages, events, job, logs, charts, objects, archives, artifacts, actions, code, compare,
-        processing, tuning,
+        pipelines, processing, tuning,
     )  # fmt: skip
     for module in modules:
         app.register_blueprint(module.blueprint(site))

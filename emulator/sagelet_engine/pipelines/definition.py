@@ -105,7 +105,7 @@ class Definition:
     #: By name, in the order of the definition.
     steps: Mapping[str, Step]
 
-    def values(self, given: Sequence[JsonObject]) -> dict[str, Any]:
+    def values(self, given: Sequence[JsonObject]) -> JsonObject:
         """Returns all parameters for an execution. `given`: PipelineParameters. Raises InvalidDefinition."""
         texts = {one["Name"]: one["Value"] for one in given}
         if unknown := sorted(texts.keys() - self.parameters.keys()):

@@ -228,7 +228,7 @@ class Kept(Generic[O, C]):
 
     def every(self, account: str, region: str) -> list[O]:
         """Returns all of an account in a region, the oldest first."""
-        where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, id"
+        where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, rowid"
         return self._select(where, self._codec.kind.value, account, region)
 
     def page(self, query: JobQuery) -> JobPage[O]:

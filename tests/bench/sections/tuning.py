@@ -146,7 +146,7 @@ def _quality(plan: Plan) -> Table:
         f"How far the best of 30 trials is above the function's minimum: the median of {plan.seeds} seeds, and in "
         "parentheses the quartiles. With noise (normal, deviation 5) the search sees more than the function, and the "
         "regret is the function's. No server: the strategies alone.",
-        {"searches": 2 * len(rows) * plan.seeds, "searches planned": 12 * plan.seeds},
+        {"searches": (2 * len(rows) * plan.seeds, 12 * plan.seeds)},
     )
 
 

@@ -63,6 +63,13 @@ def test_filters_of_jobs(three: ApiWorld, sagelet: Sagelet) -> None:
     assert sagelet("jobs", "--since", "yesterday").exit_code == 2
 
 
+def test_an_empty_region_says_how_to_find_jobs_of_another(world: ApiWorld, sagelet: Sagelet) -> None:
+    nothing = sagelet("jobs")
+    assert (nothing.stdout, nothing.exit_code) == ("", 0)
+    assert nothing.stderr.splitlines()[-1] == "--region names another region; `sagelet open` shows which have jobs"
+    assert "sagelet open" not in sagelet("jobs", "--since", "1h").stderr
+
+
 def test_more_jobs_than_a_page_has(world: ApiWorld, sagelet: Sagelet) -> None:
     for number in range(103):
         world.waiting_job(f"job-{number:03d}")

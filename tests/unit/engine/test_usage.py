@@ -1,12 +1,14 @@
 """Instance metrics: units, minutes, and that they never cost a job anything."""
 
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from sagelet_engine.base.errors import RuntimeUnavailable
@@ -15,6 +17,7 @@ from sagelet_engine.instances import gpu_gauge
 from sagelet_engine.instances.gpu_gauge import GpuGauge
 from sagelet_engine.model.runtime import Handle, Usage
 from sagelet_engine.runtimes.docker.engine import usage as docker_usage
+from sagelet_engine.runtimes.process import usage as process_usage
 from sagelet_engine.telemetry.usage import Gauges, HostMeter
 from support.fakes import FakeRuntime
 from support.world import World, key, until
@@ -99,6 +102,18 @@ def test_cpu_time_that_goes_back_is_none(meter: HostMeter) -> None:
     assert values(meter.points())["CPUUtilization"] == 500.0
     meter.look(START + 2000, used(4.0))
     assert values(meter.points())["CPUUtilization"] == 0.0
+
+
+def test_a_host_whose_processes_have_ended_is_not_looked_at() -> None:
+    # Its zombies hold no memory, and the last look is what a minute reports.
+    code = "import os, sys; os.fork() or os._exit(0); print('forked', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shim:
+        assert shim.stdout is not None
+        assert shim.stdout.readline() == b"forked\n"
+        child = psutil.Process(shim.pid).children()[0]
+        assert until(lambda: child.status() == psutil.STATUS_ZOMBIE)
+        assert process_usage.below(shim.pid) is None
+        assert process_usage.below(os.getpid()) is not None
 
 
 # --- the volume -----------------------------------------------------------------------------------------------------

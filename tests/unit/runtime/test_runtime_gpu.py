@@ -68,9 +68,19 @@ def test_processes_of_the_plugin_find_it_and_ptxas(site: Path, monkeypatch: pyte
     added = found.environment({})
     assert (added["PJRT_DEVICE"], added["SAGELET_PJRT_PLUGIN"], added["SAGELET_PJRT_NAME"]) == ("CUDA", found.path, "")
     nvcc = site / "nvidia/cuda_nvcc"
-    nvcc.mkdir(parents=True)
+    # What the wheel of CUDA 12 has (nvidia-cuda-nvcc-cu12 12.9).
+    for name in ("bin/ptxas", "nvvm/libdevice/libdevice.10.bc"):
+        (nvcc / name).parent.mkdir(parents=True, exist_ok=True)
+        (nvcc / name).touch()
     assert found.environment({"XLA_FLAGS": "--a=1"})["XLA_FLAGS"] == f"--a=1 --xla_gpu_cuda_data_dir={nvcc}"
     assert "XLA_FLAGS" not in found.environment({"XLA_FLAGS": "--xla_gpu_cuda_data_dir=/mine"})
+
+
+def test_a_directory_of_cuda_packages_without_ptxas_is_not_named(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Seen on a machine with CUDA in /usr/local: nvidia/cu13 had include and lib only.
+    plugin_version(monkeypatch, "0.6.2")
+    (site / "nvidia/cuda_nvcc/lib").mkdir(parents=True)
+    assert "XLA_FLAGS" not in gpu.find_plugin("2.8.1").environment({})
 
 
 def test_a_plugin_needs_its_front(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

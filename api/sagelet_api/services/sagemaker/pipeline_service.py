@@ -145,8 +145,8 @@ class PipelineOperations:
             for one in self._pipelines.executions(pipeline.key)
             if _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
         ]
-        by_arn = request.get("SortBy", "CreationTime") == "PipelineExecutionArn"
-        rows.sort(key=lambda one: (one.key.arn, "") if by_arn else (one.created_ms, one.key.arn))
+        if request.get("SortBy", "CreationTime") == "PipelineExecutionArn":
+            rows.sort(key=lambda one: one.key.arn)
         shown, token = _page(request, rows, lambda one: one.key.arn)
         return {"PipelineExecutionSummaries": [pipeline_view.execution_summary(one) for one in shown], **token}
 
@@ -336,7 +336,7 @@ def _invalid(error: InvalidDefinition) -> ValidationException:
     return ValidationException(f"Unable to parse pipeline definition. {error}")
 
 
-def _changes(request: Request) -> dict[str, Any]:
+def _changes(request: Request) -> JsonObject:
     names = {"PipelineDisplayName": "display_name", "PipelineDescription": "description"}
     changes = {field: request[name] for name, field in names.items() if name in request}
     if "ParallelismConfiguration" in request:

@@ -107,7 +107,7 @@ def step(execution: PipelineExecution, run: StepRun) -> Output:
         "StartTime": seconds(run.start_ms),
         "StepStatus": run.status.value,
         "AttemptCount": run.attempt,
-        "Metadata": metadata(given, run),
+        "Metadata": metadata(execution, given, run),
     }
     if "Description" in given.given:
         answer["StepDescription"] = given.given["Description"]
@@ -122,7 +122,7 @@ def step(execution: PipelineExecution, run: StepRun) -> Output:
     return answer
 
 
-def metadata(step: Step, run: StepRun) -> Output:
+def metadata(execution: PipelineExecution, step: Step, run: StepRun) -> Output:
     """Returns PipelineExecutionStepMetadata: what the step made. Empty before it has made it."""
     if step.type == "Condition":
         return {"Condition": {"Outcome": run.properties["Outcome"]}} if run.properties else {}
@@ -130,8 +130,15 @@ def metadata(step: Step, run: StepRun) -> Output:
         return {"Fail": {"ErrorMessage": run.failure_reason or ""}}
     if step.type == "Callback":
         return _callback(run)
-    member, arn = _MADE[step.type]
-    return {member: {"Arn": run.properties[arn]}} if arn in run.properties else {}
+    if run.made is None:
+        return {}
+    member, resource = _MADE[step.type]
+    arn = run.made if run.made.startswith("arn:") else f"{_prefix(execution)}:{resource}/{run.made.lower()}"
+    return {member: {"Arn": arn}}
+
+
+def _prefix(execution: PipelineExecution) -> str:
+    return f"arn:aws:sagemaker:{execution.key.region}:{execution.key.account}"
 
 
 def _callback(run: StepRun) -> Output:
@@ -147,11 +154,11 @@ def _callback(run: StepRun) -> Output:
     }
 
 
-#: Members of the metadata, and of the Describe call that has the ARN.
+#: The member of the metadata, and the kind of resource in its ARN.
 _MADE: Mapping[str, tuple[str, str]] = {
-    "Training": ("TrainingJob", "TrainingJobArn"),
-    "Processing": ("ProcessingJob", "ProcessingJobArn"),
-    "Tuning": ("TuningJob", "HyperParameterTuningJobArn"),
-    "Model": ("Model", "ModelArn"),
-    "RegisterModel": ("RegisterModel", "ModelPackageArn"),
+    "Training": ("TrainingJob", "training-job"),
+    "Processing": ("ProcessingJob", "processing-job"),
+    "Tuning": ("TuningJob", "hyper-parameter-tuning-job"),
+    "Model": ("Model", "model"),
+    "RegisterModel": ("RegisterModel", "model-package"),
 }

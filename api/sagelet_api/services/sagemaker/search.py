@@ -62,10 +62,14 @@ _ALLOWED = {
 
 def is_ours(_context: Context, parameters: Parameters) -> bool:
     """True if the resource is a training job or a tuning job. moto has the other resources of the model; a resource of
-    neither is refused here.
+    neither, and what is not text, is refused here.
     """
     resource = parameters.get("Resource")
-    return resource in OURS or resource not in rule_book("sagemaker").shape("ResourceType").enum
+    return (
+        not isinstance(resource, str)
+        or resource in OURS
+        or resource not in rule_book("sagemaker").shape("ResourceType").enum
+    )
 
 
 class Search:

@@ -10,6 +10,7 @@ from typing import Any
 from sagelet_api.protocol.aws_errors import ValidationException
 from sagelet_api.protocol.members import Request
 from sagelet_engine.base.errors import OrchestrationNotFound
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.tuning import IDENTICAL, OBJECTIVE_PARAMETER, Definition, TuningSpec, WarmStart
 from sagelet_engine.tuning.warm_start import ParentJob, counterparts, take_over
@@ -113,7 +114,7 @@ def _image(definition: Mapping[str, Any]) -> tuple[Any, Any]:
     return algorithm.get("TrainingImage"), algorithm.get("AlgorithmName")
 
 
-def _data(definition: Mapping[str, Any]) -> dict[str, Any]:
+def _data(definition: Mapping[str, Any]) -> JsonObject:
     return {channel["ChannelName"]: channel["DataSource"] for channel in definition.get("InputDataConfig", ())}
 
 

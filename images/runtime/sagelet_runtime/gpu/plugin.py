@@ -1,7 +1,7 @@
 """torch_xla on a PJRT plugin from the package index: CUDA's for GPUs, or XLA's for CPUs.
 
 Any plugin fits whose C API is at least as new as torch_xla's: the library before it (`pjrt_front.c`) makes up for the
-difference. docs/how-to/gpu.md lists what has not run on a GPU yet.
+difference. docs/how-to/gpu.md says what has run on a GPU.
 """
 
 import os
@@ -87,7 +87,7 @@ class Plugin:
     def _flags(self, environ: Mapping[str, str]) -> str:
         """Returns XLA_FLAGS with the path of ptxas and libdevice, whose package XLA does not find by itself.
 
-        Empty if the user's flags name a path, or if the package is not installed.
+        Empty if the user's flags name a path, or if no package has them.
         """
         flags = environ.get("XLA_FLAGS", "")
         if "xla_gpu_cuda_data_dir" in flags or self.route.device == CPU_DEVICE:
@@ -96,7 +96,9 @@ class Plugin:
         # CUDA 13 has one directory for all its packages.
         parts = {"jax-cuda13-pjrt": "cu13"}
         directory = packages / parts.get(self.distribution, "cuda_nvcc")
-        return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if directory.is_dir() else ""
+        # The directory is there without them, too. XLA then looks in /usr/local/cuda and on PATH.
+        complete = (directory / "nvvm" / "libdevice").is_dir() and (directory / "bin" / "ptxas").is_file()
+        return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if complete else ""
 
     def _front(self, environ: Mapping[str, str]) -> dict[str, str]:
         try:

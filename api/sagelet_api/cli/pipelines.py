@@ -1,0 +1,260 @@
+"""`sagelet pipelines`: pipelines, their executions and the steps of these."""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.text import Text
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.exit_codes import FAILED, STOPPED
+from sagelet_api.cli.logs import EVERY
+from sagelet_api.cli.options import json_option, server_options
+from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, say, show_rows, status_text
+from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.durations import lasted
+from sagelet_api.servers.server import Server
+from sagelet_engine.base.errors import SageletError
+
+#: A PipelineSummary, a PipelineExecutionSummary or a PipelineExecutionStep.
+Shown = Mapping[str, Any]
+#: Statuses of an execution that has ended.
+ENDED = frozenset({"Succeeded", "Failed", "Stopped"})
+
+
+class NoSuchPipeline(SageletError):
+    """The pipeline or the execution does not exist, or the pipeline was never started."""
+
+
+class NotAParameter(SageletError):
+    """A parameter is not of the form NAME=VALUE."""
+
+
+_PIPELINES: Sequence[Column[Shown]] = (
+    Column("NAME", lambda one: one["PipelineName"]),
+    Column("CREATED", lambda one: age(one["CreationTime"]), plain=lambda one: iso(one["CreationTime"]), optional=1),
+    Column("LAST STARTED", lambda one: age(one["LastExecutionTime"]) if "LastExecutionTime" in one else "never"),
+)
+_EXECUTIONS: Sequence[Column[Shown]] = (
+    Column("EXECUTION", lambda one: _name_of(one["PipelineExecutionArn"])),
+    Column("STATUS", lambda one: status_text(one["PipelineExecutionStatus"])),
+    Column("STARTED", lambda one: age(one["StartTime"]), plain=lambda one: iso(one["StartTime"])),
+    Column("REASON", lambda one: one.get("PipelineExecutionFailureReason"), optional=1),
+)
+_STEPS: Sequence[Column[Shown]] = (
+    Column("STEP", lambda step: step["StepName"]),
+    Column("STATUS", lambda step: status_text(step["StepStatus"])),
+    Column("TIME", lambda step: _time(step), optional=2, right=True),
+    Column("MADE", lambda step: _made(step), optional=1),
+    Column("REASON", lambda step: step.get("FailureReason")),
+)
+
+
+@click.group(cls=Suggesting)
+def pipelines() -> None:
+    """Pipelines, their executions and the steps of these.
+
+    Programs make pipelines: `Pipeline` of the SageMaker SDK, or CreatePipeline. EXECUTION is PIPELINE/ID as
+    `executions` prints it, an ARN, or a pipeline's name, which means its last execution.
+    """
+
+
+@pipelines.command("list")
+@json_option
+@server_options
+def list_(as_json: bool, server: Server) -> None:
+    """List pipelines, the newest first."""
+    pages = Aws(server).pages("sagemaker", "list_pipelines", SortOrder="Descending")
+    found = [one for page in pages for one in page["PipelineSummaries"]]
+    if as_json:
+        echo_json(found)
+        return
+    show_rows(_PIPELINES, found)
+    if not found:
+        click.echo(f"no pipelines of account {server.account} in {server.region} on {server.endpoint}", err=True)
+
+
+@pipelines.command()
+@click.argument("name", metavar="PIPELINE")
+@json_option
+@server_options
+def executions(name: str, as_json: bool, server: Server) -> None:
+    """List the executions of a pipeline, the newest first."""
+    found = [*_executions(Aws(server), server, name)]
+    if as_json:
+        echo_json(found)
+        return
+    show_rows(_EXECUTIONS, found)
+    if not found:
+        click.echo(f"{name} was never started: `sagelet pipelines start {name}`", err=True)
+
+
+@pipelines.command()
+@click.argument("execution", metavar="EXECUTION")
+@json_option
+@server_options
+def describe(execution: str, as_json: bool, server: Server) -> None:
+    """Show an execution and its steps, in the order in which they began.
+
+    MADE is the job, the model or the outcome of a step. `sagelet describe` and `sagelet logs` take the name of a
+    training job.
+    """
+    aws = Aws(server)
+    arn = _arn(aws, server, execution)
+    shown, steps = _described(aws, server, arn), _steps_of(aws, arn)
+    if as_json:
+        echo_json({**shown, "PipelineExecutionSteps": steps})
+        return
+    pairs: list[tuple[str, str | Text]] = [
+        ("Execution", _name_of(arn)),
+        ("Status", status_text(shown["PipelineExecutionStatus"])),
+        ("Started", f"{iso(shown['CreationTime'])} ({age(shown['CreationTime'])})"),
+    ]
+    if "FailureReason" in shown:
+        pairs.append(("Reason", shown["FailureReason"]))
+    out = console()
+    out.print(facts(pairs))
+    if steps:
+        out.print()
+        show_rows(_STEPS, steps)
+
+
+@pipelines.command()
+@click.argument("name", metavar="PIPELINE")
+@click.option("-p", "--parameter", "parameters", metavar="NAME=VALUE", multiple=True, help="A pipeline parameter.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended.")
+@json_option
+@click.pass_context
+@server_options
+def start(
+    context: click.Context, name: str, parameters: tuple[str, ...], wait: bool, as_json: bool, server: Server
+) -> None:
+    """Start an execution of a pipeline.
+
+    With --wait it exits with 3 if the execution failed, and with 4 if it was stopped.
+    """
+    aws = Aws(server)
+    asked = {"PipelineName": name, "ClientRequestToken": uuid.uuid4().hex}
+    given = [_parameter(text) for text in parameters]
+    with _known(server, f"pipeline {name}"):
+        arn = aws.call("sagemaker", "start_pipeline_execution", PipelineParameters=given, **asked)[
+            "PipelineExecutionArn"
+        ]
+    shown = _described(aws, server, arn)
+    while wait and shown["PipelineExecutionStatus"] not in ENDED:
+        time.sleep(EVERY)
+        shown = _described(aws, server, arn)
+    _say_state(shown, as_json=as_json)
+    if wait:
+        context.exit({"Failed": FAILED, "Stopped": STOPPED}.get(shown["PipelineExecutionStatus"], 0))
+
+
+@pipelines.command()
+@click.argument("execution", metavar="EXECUTION")
+@json_option
+@server_options
+def stop(execution: str, as_json: bool, server: Server) -> None:
+    """Stop an execution and the jobs of its steps. One that has ended already is left as it is."""
+    aws = Aws(server)
+    arn = _arn(aws, server, execution)
+    if _described(aws, server, arn)["PipelineExecutionStatus"] not in ENDED:
+        aws.call("sagemaker", "stop_pipeline_execution", PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
+    _say_state(_described(aws, server, arn), as_json=as_json)
+
+
+@pipelines.command()
+@click.argument("execution", metavar="EXECUTION")
+@json_option
+@server_options
+def retry(execution: str, as_json: bool, server: Server) -> None:
+    """Begin a failed or stopped execution again where it ended.
+
+    The steps that succeeded keep their results.
+    """
+    aws = Aws(server)
+    arn = _arn(aws, server, execution)
+    aws.call("sagemaker", "retry_pipeline_execution", PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
+    _say_state(_described(aws, server, arn), as_json=as_json)
+
+
+def _say_state(shown: Shown, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(shown)
+        return
+    say(f"{_name_of(shown['PipelineExecutionArn'])}: {shown['PipelineExecutionStatus']}")
+
+
+def _parameter(text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise NotAParameter(f"{text} is not a parameter: write NAME=VALUE")
+    return {"Name": name, "Value": value}
+
+
+def _arn(aws: Aws, server: Server, execution: str) -> str:
+    """Returns the ARN of what a user has typed. Raises NoSuchPipeline."""
+    if execution.startswith("arn:"):
+        return execution
+    name, slash, execution_id = execution.partition("/")
+    if slash:
+        return f"arn:aws:sagemaker:{server.region}:{server.account}:pipeline/{name.lower()}/execution/{execution_id}"
+    newest = next(_executions(aws, server, name), None)
+    if newest is None:
+        raise NoSuchPipeline(f"{name} was never started: `sagelet pipelines start {name}`")
+    return str(newest["PipelineExecutionArn"])
+
+
+def _executions(aws: Aws, server: Server, name: str) -> Iterator[Shown]:
+    with _known(server, f"pipeline {name}"):
+        for page in aws.pages("sagemaker", "list_pipeline_executions", PipelineName=name, SortOrder="Descending"):
+            yield from page["PipelineExecutionSummaries"]
+
+
+def _described(aws: Aws, server: Server, arn: str) -> Shown:
+    with _known(server, f"execution {_name_of(arn)}"):
+        return aws.call("sagemaker", "describe_pipeline_execution", PipelineExecutionArn=arn)
+
+
+def _steps_of(aws: Aws, arn: str) -> list[Shown]:
+    asked = {"PipelineExecutionArn": arn, "SortOrder": "Ascending"}
+    pages = aws.pages("sagemaker", "list_pipeline_execution_steps", **asked)
+    return [step for page in pages for step in page["PipelineExecutionSteps"]]
+
+
+@contextmanager
+def _known(server: Server, what: str) -> Iterator[None]:
+    """Turns the server's refusal of a missing thing into NoSuchPipeline."""
+    try:
+        yield
+    except ServerRefused as refused:
+        if "does not exist" not in str(refused):
+            raise
+        raise NoSuchPipeline(
+            f"Account {server.account} has no {what} in {server.region} on {server.words}: "
+            "`sagelet pipelines list` lists them; --account and --region name others"
+        ) from refused
+
+
+def _name_of(arn: str) -> str:
+    """Returns `PIPELINE/ID` of an execution's ARN."""
+    return arn.partition(":pipeline/")[2].replace("/execution/", "/")
+
+
+def _time(step: Shown) -> str | None:
+    return lasted((step["EndTime"] - step["StartTime"]).total_seconds()) if "EndTime" in step else None
+
+
+def _made(step: Shown) -> str:
+    """Returns the name of what a step has made, or the outcome of a condition."""
+    if "CacheHitResult" in step:
+        return f"from the cache of {_name_of(step['CacheHitResult']['SourcePipelineExecutionArn'])}"
+    for kind, found in step.get("Metadata", {}).items():
+        if kind == "Condition":
+            return str(found["Outcome"])
+        if "Arn" in found:
+            return str(found["Arn"].partition("/")[2])
+    return ""
