@@ -130,7 +130,7 @@ def _usd(site: Site, execution: PipelineExecution, kind: str, name: str | None) 
             return engine.reports.bill(job).usd
         if kind == "Tuning" and name:
             tuning = OrchestrationKey(key.account, key.region, name, OrchestrationKind.TUNING)
-            return engine.orchestrations.bill(engine.orchestrations.get(tuning)).usd
+            return engine.tuning.bill(engine.tuning.get(tuning)).usd
     except (JobNotFound, OrchestrationNotFound):
         return None
     return None
