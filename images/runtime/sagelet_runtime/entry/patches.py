@@ -118,6 +118,7 @@ def install(torch_xla: Any) -> None:
     from sagelet_runtime.torch_xla import (
         amp,
         compat,
+        in_place,
         loading,
         older,
         opened,
@@ -133,7 +134,7 @@ def install(torch_xla: Any) -> None:
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)
-    parts = (gpu, debugging, compat, amp, loading, ties, optimizers, opened, compiled, spawn_modules)
+    parts = (gpu, debugging, compat, amp, loading, ties, optimizers, in_place, opened, compiled, spawn_modules)
     for part in parts if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)
