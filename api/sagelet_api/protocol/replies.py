@@ -26,9 +26,10 @@ class Reply:
 def json_reply(call: Call, result: Mapping[str, Any] | None) -> Reply:
     """Returns an operation's result as a reply. None is an operation without output: 200 and no body, as AWS answers.
 
-    Times are epoch seconds as floats already; repr of a float keeps their milliseconds.
+    Times are epoch seconds as floats already; repr of a float keeps their milliseconds. Half of a surrogate pair,
+    which a client may have sent, has no UTF-8. It is written as JSON's escape.
     """
-    body = b"" if result is None else _WRITER.encode(result).encode()
+    body = b"" if result is None else _WRITER.encode(result).encode(errors="backslashreplace")
     headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": call.request_id}
     return Reply(200, body, headers)
 

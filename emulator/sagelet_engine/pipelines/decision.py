@@ -11,6 +11,7 @@ from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState,
 from sagelet_engine.pipelines import caching, conditions, retrying
 from sagelet_engine.pipelines.definition import Definition, Step, parse
 from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve
+from sagelet_engine.pipelines.malformed import MALFORMED, failed
 
 #: FailureReason of an execution. It is what users of SageMaker Pipelines quote; AWS does not document it.
 STEPS_FAILED = "Step failure: One or multiple steps failed."
@@ -120,19 +121,21 @@ class _State:
     def _begun(self, step: Step) -> StepRun:
         begun = max((run.begun for run in self.runs.values()), default=0) + 1
         run = StepRun(step.ordinal, step.name, begun, StepState.PLANNED, StepStatus.STARTING, self.now_ms)
-        if step.name in self._reused:
-            return self._from_source(run)
         try:
-            if step.type == "Condition":
-                return self._judged(step, run)
-            arguments = resolve(step.arguments, self._scope(run))
-            if step.type == "Callback":
-                arguments = {
-                    "Arguments": arguments,
-                    "SqsQueueUrl": resolve(step.given["SqsQueueUrl"], self._scope(run)),
-                }
+            return self._from_source(run) if step.name in self._reused else self._evaluated(step, run)
         except Unresolved as error:
             return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=str(error))
+        except MALFORMED as error:
+            return failed(run, error, self.now_ms)
+
+    def _evaluated(self, step: Step, run: StepRun) -> StepRun:
+        """Returns a step with its arguments, ended if nothing is to be made. Raises Unresolved or one of MALFORMED."""
+        if step.type == "Condition":
+            return self._judged(step, run)
+        arguments = resolve(step.arguments, self._scope(run))
+        if step.type == "Callback":
+            queue = resolve(step.given["SqsQueueUrl"], self._scope(run))
+            arguments = {"Arguments": arguments, "SqsQueueUrl": queue}
         run = replace(run, arguments=arguments)
         if step.type == "Fail":
             message = str(arguments.get("ErrorMessage", ""))

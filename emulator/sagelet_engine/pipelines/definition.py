@@ -13,8 +13,9 @@ from typing import Any
 
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.pipelines import conditions
+from sagelet_engine.pipelines import conditions, retrying
 from sagelet_engine.pipelines.expressions import Reference, Unresolved, references
+from sagelet_engine.pipelines.malformed import DEEPEST, MALFORMED, depth_is_allowed
 
 VERSION = "2020-12-01"
 _NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}", re.ASCII)
@@ -136,20 +137,27 @@ def parse(text: str) -> Definition:
     """Reads and checks a definition. Raises InvalidDefinition."""
     try:
         return _parse(text)
-    except Unresolved as error:
+    except (Unresolved, retrying.InvalidPolicy) as error:
         raise InvalidDefinition(str(error)) from error
+    except MALFORMED as error:
+        raise InvalidDefinition(f"PipelineDefinition has a member of the wrong type: {error}") from error
 
 
 def _parse(text: str) -> Definition:
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidDefinition(f"PipelineDefinition is not JSON: {error}") from error
+    if not depth_is_allowed(given):
+        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
     if not isinstance(given, dict):
         raise InvalidDefinition("PipelineDefinition must be a JSON object")
     if given.get("Version") != VERSION:
         raise InvalidDefinition(f"Version must be {VERSION}, not {given.get('Version')!r}")
-    parameters = {one.name: one for one in map(_parameter, _objects(given, "Parameters"))}
+    listed = [*map(_parameter, _objects(given, "Parameters"))]
+    parameters = {one.name: one for one in listed}
+    if len(parameters) < len(listed):
+        raise InvalidDefinition("Two parameters have the same name")
     steps = [*_steps(_objects(given, "Steps"))]
     if not steps:
         raise InvalidDefinition("Steps must have a step")
@@ -226,8 +234,11 @@ def _check_members(name: str, kind: str, given: JsonObject) -> None:
             raise InvalidDefinition(f"Condition step {name} needs Conditions, each with its Type and its operands")
     if kind == "Callback" and "SqsQueueUrl" not in given:
         raise InvalidDefinition(f"Callback step {name} needs SqsQueueUrl")
+    if not isinstance(given.get("CacheConfig", {}), dict):
+        raise InvalidDefinition(f"CacheConfig of step {name} must be an object")
+    retrying.check(name, _objects(given, "RetryPolicies"))
     for one in _objects(given, "PropertyFiles"):
-        if not {"PropertyFileName", "OutputName", "FilePath"} <= one.keys():
+        if not all(isinstance(one.get(member), str) for member in ("PropertyFileName", "OutputName", "FilePath")):
             raise InvalidDefinition(
                 f"Each of PropertyFiles of step {name} needs PropertyFileName, OutputName and FilePath"
             )

@@ -17,6 +17,7 @@ from sagelet_engine.pipelines.decision import Lookups, decide
 from sagelet_engine.pipelines.definition import Step, parse
 from sagelet_engine.pipelines.documents import read_text
 from sagelet_engine.pipelines.expressions import Unresolved
+from sagelet_engine.pipelines.malformed import MALFORMED, failed
 from sagelet_engine.pipelines.steps import KINDS, Look, failure_of_call
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from sagelet_engine.store.orchestrations import Orchestrations
@@ -54,6 +55,12 @@ class PipelineWork:
 
     def _seen(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
         """Returns a step as what it made shows it."""
+        try:
+            return self._looked_at(record, run, now_ms)
+        except MALFORMED as error:
+            return failed(run, error, now_ms)
+
+    def _looked_at(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
         step = parse(record.definition).steps[run.name]
         if run.state is StepState.PLANNED and record.status is OrchestrationStatus.STOPPING:
             made = KINDS[step.type].find(self._calls, record, run)
@@ -115,10 +122,16 @@ class PipelineWork:
         changed = []
         for run in runs:
             if run.state is StepState.PLANNED:
-                changed.append(self._start(record, run))
+                changed.append(self._started(record, run))
             elif _must_stop(record, run):
                 changed.append(self._stop(record, run))
         return changed
+
+    def _started(self, record: PipelineExecution, run: StepRun) -> StepRun:
+        try:
+            return self._start(record, run)
+        except MALFORMED as error:
+            return failed(run, error, self._clock.now_ms())
 
     def _start(self, record: PipelineExecution, run: StepRun) -> StepRun:
         step = parse(record.definition).steps[run.name]

@@ -1,0 +1,34 @@
+"""What a definition with a member of the wrong type raises, wherever it is read.
+
+CreatePipeline checks what it can. What an expression yields is known only when its step begins: then the step fails.
+"""
+
+import logging
+
+from sagelet_engine.model.pipeline import StepRun, StepStatus
+from sagelet_engine.pipelines import retrying
+
+log = logging.getLogger(__name__)
+
+#: Python's errors about a value. Those of the store, the disk and the runtimes are tried again.
+MALFORMED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+#: Levels of objects and lists in a definition, at most.
+DEEPEST = 100
+
+
+def failed(run: StepRun, error: Exception, now_ms: int) -> StepRun:
+    """Returns the run of a step that cannot go on, so that its execution ends."""
+    log.warning("step %s fails, because it cannot be evaluated", run.name, exc_info=error)
+    reason = f"The step cannot be evaluated: {type(error).__name__}: {error}"
+    return retrying.ended(run, StepStatus.FAILED, now_ms, failure_reason=reason)
+
+
+def depth_is_allowed(value: object) -> bool:
+    """True if objects and lists are nested at most DEEPEST levels deep."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [one for one in level if isinstance(one, (dict, list))]
+        if not inner:
+            return True
+        level = [part for one in inner for part in (one.values() if isinstance(one, dict) else one)]
+    return False
