@@ -3,7 +3,8 @@
     python tests/bench/gpu_step.py eager|compile|xla fp32|tf32|bf16 [ROWS] [STEPS]
 
 One process is one measurement, so that a comparison can take turns. `xla` uses the plugin that sagelet's process
-runtime would use. Each Python may measure what it has: torch_xla needs torch 2.9, the others take any torch.
+runtime would use, and traces as its jobs do. Each Python may measure what it has: torch_xla needs torch 2.9, the others
+take any torch.
 """
 
 import json
@@ -62,12 +63,14 @@ def xla_device() -> tuple[torch.device, Callable[[], None], Callable[[], None]]:
     sys.path.insert(0, str(find_root() / "runtime"))
     from sagelet_runtime.base import installed
     from sagelet_runtime.gpu import plugin
+    from sagelet_runtime.torch_xla import in_place
 
     os.environ.update(plugin.find_plugin(installed.version("torch_xla") or "").environment(os.environ))
     import torch_xla
     import torch_xla.core.xla_model as xm
 
     plugin.install(torch_xla)
+    in_place.install(torch_xla)
     return torch_xla.device(), torch_xla.sync, xm.wait_device_ops
 
 

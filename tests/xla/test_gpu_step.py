@@ -2,11 +2,13 @@
 
 import pytest
 
-from bench import gpu_step
+pytestmark = pytest.mark.xla
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_measurement_without_a_gpu(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    from bench import gpu_step
+
     small = {"LAYERS": 1, "WIDTH": 32, "HEADS": 2, "VOCABULARY": 100, "LENGTH": 16}
     for name, value in small.items():
         monkeypatch.setattr(gpu_step, name, value)

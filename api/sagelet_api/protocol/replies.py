@@ -59,7 +59,7 @@ def _query_error(call: Call, error: AwsError) -> Reply:
     fault = "Receiver" if error.status >= 500 else "Sender"
     inner = f"<Type>{fault}</Type>{_xml_code(error, validation='ValidationError')}"
     body = f"<ErrorResponse><Error>{inner}</Error><RequestId>{call.request_id}</RequestId></ErrorResponse>"
-    return Reply(error.status, body.encode(), {"Content-Type": "text/xml", "x-amzn-RequestId": call.request_id})
+    return Reply(error.status, _utf8(body), {"Content-Type": "text/xml", "x-amzn-RequestId": call.request_id})
 
 
 def _s3_error(call: Call, error: AwsError) -> Reply:
@@ -67,7 +67,7 @@ def _s3_error(call: Call, error: AwsError) -> Reply:
     place = f"<Resource>{_xml_text(call.path)}</Resource><RequestId>{call.request_id}</RequestId>"
     inner = f"{_xml_code(error)}{details}{place}"
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}</Error>'
-    return Reply(error.status, body.encode(), {"Content-Type": "application/xml", "x-amz-request-id": call.request_id})
+    return Reply(error.status, _utf8(body), {"Content-Type": "application/xml", "x-amz-request-id": call.request_id})
 
 
 def _xml_code(error: AwsError, validation: str = "Validation") -> str:
@@ -93,8 +93,13 @@ def _cbor_error(call: Call, error: AwsError) -> Reply:
 
 def _cbor_text(text: str) -> bytes:
     """Returns a CBOR text string (RFC 8949, major type 3) with a four-byte length."""
-    data = text.encode()
+    data = _utf8(text)
     return b"\x7a" + len(data).to_bytes(4, "big") + data
+
+
+def _utf8(text: str) -> bytes:
+    """Encodes a text that may echo half of a surrogate pair, for which XML and CBOR have no escape."""
+    return text.encode(errors="replace")
 
 
 _ERRORS: dict[Protocol, Callable[[Call, AwsError], Reply]] = {

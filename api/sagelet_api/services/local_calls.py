@@ -33,12 +33,13 @@ class LocalCalls:
         context = Context(account, region, str(uuid.uuid4()), account)
         if isinstance(found, SharedOperation):
             found = found.handler if found.is_ours(context, fitted) else None
-        if found is None:
-            return self._ask_others(account, region, service, operation, fitted)
         try:
-            return dict(found(context, validate(service, operation, fitted)) or {})
+            valid = validate(service, operation, fitted)
+            if found is not None:
+                return dict(found(context, valid) or {})
         except AwsError as error:
             raise CallRefused(error.code, error.message) from error
+        return self._ask_others(account, region, service, operation, fitted)
 
     def _ask_others(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
         body = json.dumps(request).encode()

@@ -37,6 +37,8 @@ REFUSED_TYPES: Mapping[str, str] = {
     "InferenceComponent": "sagelet serves no models",
     "Lineage": "sagelet keeps no lineage",
 }
+#: Members of each of PropertyFiles.
+PROPERTY_FILE = ("PropertyFileName", "OutputName", "FilePath")
 _PARAMETER_TYPES: Mapping[str, tuple[type, ...]] = {
     "String": (str,),
     "Integer": (int,),
@@ -132,12 +134,34 @@ class Definition:
         return found
 
 
+def check(text: str) -> None:
+    """Raises InvalidDefinition for what a new definition must not have.
+
+    `parse` takes some of it, because an earlier sagelet may have stored it: then the step fails when it begins.
+    """
+    definition, given = parse(text), json.loads(text)
+    if not depth_is_allowed(given):
+        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
+    if len(definition.parameters) < len(_objects(given, "Parameters")):
+        raise InvalidDefinition("Two parameters have the same name")
+    for step in definition.steps.values():
+        if not isinstance(step.given.get("CacheConfig", {}), dict):
+            raise InvalidDefinition(f"CacheConfig of step {step.name} must be an object")
+        try:
+            retrying.check(step.name, _objects(step.given, "RetryPolicies"))
+        except retrying.InvalidPolicy as error:
+            raise InvalidDefinition(str(error)) from error
+        texts = [one[member] for one in _objects(step.given, "PropertyFiles") for member in PROPERTY_FILE]
+        if not all(isinstance(one, str) for one in texts):
+            raise InvalidDefinition(f"{', '.join(PROPERTY_FILE)} of step {step.name} must be texts")
+
+
 @lru_cache(maxsize=64)
 def parse(text: str) -> Definition:
-    """Reads and checks a definition. Raises InvalidDefinition."""
+    """Reads a definition. Raises InvalidDefinition."""
     try:
         return _parse(text)
-    except (Unresolved, retrying.InvalidPolicy) as error:
+    except Unresolved as error:
         raise InvalidDefinition(str(error)) from error
     except MALFORMED as error:
         raise InvalidDefinition(f"PipelineDefinition has a member of the wrong type: {error}") from error
@@ -148,16 +172,11 @@ def _parse(text: str) -> Definition:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidDefinition(f"PipelineDefinition is not JSON: {error}") from error
-    if not depth_is_allowed(given):
-        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
     if not isinstance(given, dict):
         raise InvalidDefinition("PipelineDefinition must be a JSON object")
     if given.get("Version") != VERSION:
         raise InvalidDefinition(f"Version must be {VERSION}, not {given.get('Version')!r}")
-    listed = [*map(_parameter, _objects(given, "Parameters"))]
-    parameters = {one.name: one for one in listed}
-    if len(parameters) < len(listed):
-        raise InvalidDefinition("Two parameters have the same name")
+    parameters = {one.name: one for one in map(_parameter, _objects(given, "Parameters"))}
     steps = [*_steps(_objects(given, "Steps"))]
     if not steps:
         raise InvalidDefinition("Steps must have a step")
@@ -234,14 +253,9 @@ def _check_members(name: str, kind: str, given: JsonObject) -> None:
             raise InvalidDefinition(f"Condition step {name} needs Conditions, each with its Type and its operands")
     if kind == "Callback" and "SqsQueueUrl" not in given:
         raise InvalidDefinition(f"Callback step {name} needs SqsQueueUrl")
-    if not isinstance(given.get("CacheConfig", {}), dict):
-        raise InvalidDefinition(f"CacheConfig of step {name} must be an object")
-    retrying.check(name, _objects(given, "RetryPolicies"))
     for one in _objects(given, "PropertyFiles"):
-        if not all(isinstance(one.get(member), str) for member in ("PropertyFileName", "OutputName", "FilePath")):
-            raise InvalidDefinition(
-                f"Each of PropertyFiles of step {name} needs PropertyFileName, OutputName and FilePath"
-            )
+        if not {*PROPERTY_FILE} <= one.keys():
+            raise InvalidDefinition(f"Each of PropertyFiles of step {name} needs {', '.join(PROPERTY_FILE)}")
 
 
 def _own_references(given: JsonObject, kind: str) -> Iterator[Reference]:

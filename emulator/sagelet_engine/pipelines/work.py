@@ -121,17 +121,14 @@ class PipelineWork:
         """Makes what the planned steps make, or stops what those that run have made. Returns the steps that changed."""
         changed = []
         for run in runs:
-            if run.state is StepState.PLANNED:
-                changed.append(self._started(record, run))
-            elif _must_stop(record, run):
-                changed.append(self._stop(record, run))
+            try:
+                if run.state is StepState.PLANNED:
+                    changed.append(self._start(record, run))
+                elif _must_stop(record, run):
+                    changed.append(self._stop(record, run))
+            except MALFORMED as error:
+                changed.append(failed(run, error, self._clock.now_ms()))
         return changed
-
-    def _started(self, record: PipelineExecution, run: StepRun) -> StepRun:
-        try:
-            return self._start(record, run)
-        except MALFORMED as error:
-            return failed(run, error, self._clock.now_ms())
 
     def _start(self, record: PipelineExecution, run: StepRun) -> StepRun:
         step = parse(record.definition).steps[run.name]

@@ -10,7 +10,7 @@ some looks, memory and disk are the last look.
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sagelet_engine.base.clock import Clock
@@ -68,8 +68,12 @@ class HostMeter:
         return self._minute is not None and self._minute.last_ms - self._minute.start_ms >= MINUTE_MS
 
     def look(self, now_ms: int, usage: Usage) -> None:
-        """Takes in one look."""
+        """Takes in one look. If the host's processes have ended, its memory is that of the look before."""
         minute = self._minute
+        if not usage.memory_bytes:
+            if minute is None or minute.last is None:
+                return
+            usage = replace(usage, memory_bytes=minute.last.memory_bytes)
         if minute is None or now_ms < minute.start_ms:  # The machine's clock was set back.
             minute = self._minute = self._first(now_ms, usage)
         minute.last_ms, minute.last = now_ms, usage

@@ -10,6 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.pipelines.definition import parse
+from sagelet_engine.pipelines.steps import KINDS
 from support.api_world import ApiWorld
 from support.pipelines import ROLE, compare, condition, definition, fail, get, parameter, step, train
 from support.world import until
@@ -26,6 +28,24 @@ def create(world: ApiWorld, text: str) -> None:
     world.sagemaker.create_pipeline(
         PipelineName="Pipe", PipelineDefinition=text, RoleArn=ROLE, ClientRequestToken=uuid.uuid4().hex
     )
+
+
+def start(world: ApiWorld) -> str:
+    asked = {"PipelineName": "Pipe", "ClientRequestToken": uuid.uuid4().hex}
+    return str(world.sagemaker.start_pipeline_execution(**asked)["PipelineExecutionArn"])
+
+
+def failure(world: ApiWorld, arn: str) -> str:
+    """Waits until an execution of one step has failed, and returns the step's reason."""
+
+    def failed() -> bool:
+        found = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+        return bool(found["PipelineExecutionStatus"] == "Failed")
+
+    assert until(failed)
+    (only,) = world.sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
+    assert only["StepStatus"] == "Failed"
+    return str(only["FailureReason"])
 
 
 def nested(levels: int) -> Any:
@@ -83,25 +103,13 @@ FAILING = {
 def test_or_its_step_fails(world: ApiWorld, name: str) -> None:
     text = definition(FAILING[name], parameters=[parameter("Number", "Integer", 3)])
     create(world, text)
-    arn = world.sagemaker.start_pipeline_execution(PipelineName="Pipe", ClientRequestToken=uuid.uuid4().hex)[
-        "PipelineExecutionArn"
-    ]
-
-    def ended() -> bool:
-        found = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
-        return bool(found["PipelineExecutionStatus"] == "Failed")
-
-    assert until(ended)
-    (only,) = world.sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
-    assert only["StepStatus"] == "Failed"
-    assert only["FailureReason"]
+    arn = start(world)
+    assert failure(world, arn)
 
 
 def test_half_of_a_surrogate_pair_and_a_long_text_are_shown(world: ApiWorld) -> None:
     create(world, definition(fail("F", "\ud800" + "x" * 5000)))
-    arn = world.sagemaker.start_pipeline_execution(PipelineName="Pipe", ClientRequestToken=uuid.uuid4().hex)[
-        "PipelineExecutionArn"
-    ]
+    arn = start(world)
 
     def reason() -> str:
         listed = world.sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
@@ -110,3 +118,45 @@ def test_half_of_a_surrogate_pair_and_a_long_text_are_shown(world: ApiWorld) -> 
     assert until(lambda: len(reason()) == 1024)
     shown = world.sagemaker.describe_pipeline(PipelineName="Pipe")["PipelineDefinition"]
     assert json.loads(shown)["Steps"][0]["Name"] == "F"
+
+
+@pytest.mark.parametrize("name", ["RetryPolicies is an object", "CacheConfig is a list", "an interval in words"])
+def test_what_an_earlier_sagelet_stored_does_not_hang(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("sagelet_engine.pipelines.facet.check", parse)
+    given = json.loads(REFUSED[name])
+    given["Steps"][0]["Arguments"] = {"AlgorithmSpecification": "wrong"}
+    create(world, json.dumps(given))
+    assert failure(world, start(world))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("RegisterModel", {"ModelPackageGroupName": "g", "InferenceSpecification": "x"}),
+        ("RegisterModel", {"ModelPackageDescription": [1]}),
+        ("Model", {"PrimaryContainer": "image"}),
+    ],
+)
+def test_a_request_for_moto_is_validated(world: ApiWorld, kind: str, arguments: dict[str, Any]) -> None:
+    create(world, definition(step("S", kind, arguments)))
+    assert failure(world, start(world)).startswith("SerializationException: ")
+
+
+def test_a_step_that_cannot_be_stopped_ends(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(world, definition(train("T")))
+    arn = start(world)
+
+    def state() -> str:
+        listed = world.sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
+        return str(listed[0]["StepStatus"]) if listed else ""
+
+    assert until(lambda: state() == "Executing")
+
+    def wrong(*_arguments: Any) -> None:
+        raise TypeError("not a name")
+
+    monkeypatch.setattr(type(KINDS["Training"]), "stop", wrong)
+    world.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
+    assert until(lambda: state() == "Failed")

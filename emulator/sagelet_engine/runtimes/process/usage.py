@@ -9,7 +9,7 @@ from sagelet_engine.model.runtime import Usage
 
 
 def below(shim: int) -> Usage | None:
-    """Returns the usage of all processes that a host's shim started, or None if none of them runs.
+    """Returns the usage of all processes that a host's shim started, or None if the shim is gone.
 
     The CPU time of an ended process is in the children's time of the process that waited for it. The shim waits for
     orphans, so the sum loses nothing. Private memory is summed and exact. Shared memory is counted once, as the largest
@@ -20,12 +20,9 @@ def below(shim: int) -> Usage | None:
         children = parent.children(recursive=True)
     except psutil.NoSuchProcess:
         return None
+    seconds = sum(_children_seconds(process) for process in (parent, *children)) + sum(map(_own_seconds, children))
     memory = list(_memory(children))
     private, shared = sum(own for own, _ in memory), max((both for _, both in memory), default=0)
-    if not private + shared:
-        # They have ended and hold no memory. A look of that moment would hide what the host held.
-        return None
-    seconds = sum(_children_seconds(process) for process in (parent, *children)) + sum(map(_own_seconds, children))
     return Usage(seconds, private + shared, psutil.virtual_memory().total)
 
 

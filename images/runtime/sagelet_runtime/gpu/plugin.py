@@ -96,9 +96,9 @@ class Plugin:
         # CUDA 13 has one directory for all its packages.
         parts = {"jax-cuda13-pjrt": "cu13"}
         directory = packages / parts.get(self.distribution, "cuda_nvcc")
-        # The directory is there without them, too. XLA then looks in /usr/local/cuda and on PATH.
-        complete = (directory / "nvvm" / "libdevice").is_dir() and (directory / "bin" / "ptxas").is_file()
-        return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if complete else ""
+        # The directory is there without them, too. XLA then looks in /usr/local/cuda.
+        found = any((directory / name).exists() for name in ("bin/ptxas", "nvvm/libdevice"))
+        return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if found else ""
 
     def _front(self, environ: Mapping[str, str]) -> dict[str, str]:
         try:

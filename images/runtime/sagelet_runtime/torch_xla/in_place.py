@@ -1,7 +1,7 @@
 """Answers torch's shape checks of in-place updates without its Python references, where nothing can fail.
 
 Each in-place operation on an XLA tensor first runs on meta tensors, for its errors. torch computes that in Python,
-anew in each step. It was three quarters of the host's time in AdamW's step.
+anew in each step. It was most of the host's time in AdamW's step.
 """
 
 from __future__ import annotations
