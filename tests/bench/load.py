@@ -4,11 +4,20 @@ Each client has one connection and one request at a time, and keeps the connecti
 """
 
 import asyncio
+import json
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from bench.many_jobs import REGION
+from support.server import ACCOUNT
 
 #: Seconds until all must be answered.
 PATIENCE = 600
@@ -39,10 +48,15 @@ class Outcome:
             self.excerpt = self.excerpt or body[:EXCERPT].decode(errors="replace")
 
 
-def request(endpoint: str, headers: Iterable[tuple[str, str]], body: bytes) -> bytes:
-    """A POST to `/`, as it goes over the wire."""
-    lines = [f"Host: {urlsplit(endpoint).netloc}", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join(["POST / HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
+def signed(endpoint: str, operation: str, body: dict[str, Any]) -> bytes:
+    """A call of SageMaker's API, as it goes over the wire."""
+    data = json.dumps(body).encode()
+    headers = {"X-Amz-Target": f"SageMaker.{operation}", "Content-Type": "application/x-amz-json-1.1"}
+    request = AWSRequest("POST", endpoint, data=data, headers=headers)
+    SigV4Auth(Credentials(ACCOUNT, "any"), "sagemaker", REGION).add_auth(request)
+    fields = {"Host": urlsplit(endpoint).netloc, **dict(request.headers.items()), "Content-Length": str(len(data))}
+    lines = (f"{name}: {value}" for name, value in fields.items())
+    return "\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode() + data
 
 
 def send(endpoint: str, requests: Sequence[bytes], clients: int, holds: bytes) -> Outcome:

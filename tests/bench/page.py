@@ -9,7 +9,6 @@ PAGES = {
     **dict.fromkeys(("api", "s3", "logs", "job", "tuning", "idle", "concurrency"), _MAIN),
     "compiled": DOCS / "explanation" / "same-model.md",
     "models": DOCS / "explanation" / "same-model.md",
-    "cache": DOCS / "how-to" / "compile-cache.md",
     "slurm": DOCS / "how-to" / "slurm.md",
     "first-job": DOCS / "how-to" / "install.md",
 }

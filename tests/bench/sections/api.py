@@ -1,6 +1,5 @@
 """The API against moto_server, with as many jobs in both."""
 
-import json
 import random
 import time
 from collections.abc import Callable
@@ -9,14 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-
 from bench import load, many_jobs, servers
 from bench.load import Outcome
 from bench.tables import Bar, Cell, Figure, Row, Scale, Table, against_peer, in_turns, percentiles_ms
-from support.server import ACCOUNT, SageletProcess, ServerProcess
+from support.server import SageletProcess, ServerProcess
 
 HEADS = (
     ("call", "clients", "sagelet calls/s", "p50 ms", "p99 ms", "CPU ms", "moto calls/s", "p50 ms", "p99 ms", "CPU ms",
@@ -91,18 +86,10 @@ def run(scale: Scale, directory: Path) -> list[Table]:
 
 
 def _fill(moto: ServerProcess, jobs: int) -> None:
-    wanted = [_signed(moto.endpoint, "CreateTrainingJob", _body(many_jobs.name(number))) for number in range(jobs)]
+    wanted = [load.signed(moto.endpoint, "CreateTrainingJob", _body(many_jobs.name(number))) for number in range(jobs)]
     made = load.send(moto.endpoint, wanted, 4, b"TrainingJobArn")
     if len(made.seconds) != jobs or made.wrong:
         raise RuntimeError(f"moto made {len(made.seconds)} of {jobs} jobs, {made.wrong} wrong: {made.excerpt}")
-
-
-def _signed(endpoint: str, operation: str, body: dict[str, Any]) -> bytes:
-    data = json.dumps(body).encode()
-    headers = {"X-Amz-Target": f"SageMaker.{operation}", "Content-Type": "application/x-amz-json-1.1"}
-    request = AWSRequest("POST", endpoint, data=data, headers=headers)
-    SigV4Auth(Credentials(ACCOUNT, "any"), "sagemaker", many_jobs.REGION).add_auth(request)
-    return load.request(endpoint, request.headers.items(), data)
 
 
 def _table(plan: Plan, pair: dict[str, ServerProcess]) -> Table:
@@ -145,7 +132,7 @@ def _count(kind: Kind, clients: int, name: str, plan: Plan) -> int:
 
 
 def _calls(kind: Kind, clients: int, jobs: int, number: int, server: ServerProcess) -> Round:
-    wanted = [_signed(server.endpoint, kind.operation, kind.body(jobs)) for _ in range(number)]
+    wanted = [load.signed(server.endpoint, kind.operation, kind.body(jobs)) for _ in range(number)]
     with servers.watched(server.process) as cost:
         outcome = load.send(server.endpoint, wanted, clients, b"TrainingJobArn")
     return outcome, cost.cpu

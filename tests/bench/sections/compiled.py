@@ -6,7 +6,6 @@ turns of one round. Its interval is Student's, at 95 %, of the logarithms of the
 
 import math
 import os
-import socket
 import statistics
 import sys
 import tempfile
@@ -14,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bench.tables import Cell, Figure, Scale, Table, against_peer, in_turns, number
 from sagelet_engine.comparison.student import quantile
@@ -87,34 +85,8 @@ def side_by_side(
     model: str, kinds: Mapping[str, Mapping[str, str] | None], base: Path, plan: Plan
 ) -> dict[str, Trained]:
     """Trains a model once for each kind, all in turns. A kind is the job's Environment, or None for a native job."""
-    wished: dict[str, Any] = {
-        "models": model, "steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small), "learning_rate": 1e-3,
-    }  # fmt: skip
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(600)
-        turns = f"127.0.0.1:{listening.getsockname()[1]}"
-        hosts, players = {}, []
-        for number_, (kind, variables) in enumerate(kinds.items()):
-            hosts[kind] = same_model.start(
-                base / str(number_), compiled=variables is not None, threads=plan.threads, turns=turns,
-                environment=variables or {}, **wished,
-            )  # fmt: skip
-            # Each stands still until its first turn, so the next one starts on an idle machine.
-            players.append(listening.accept()[0].makefile("rw"))
-        while players:
-            # The other way round each time, so that no training is always the first of a round.
-            players = [player for player in players if _take_turn(player)][::-1]
-    return {kind: same_model.ended(*host, [model])[model] for kind, host in hosts.items()}
-
-
-def _take_turn(player: Any) -> bool:
-    """Returns False when the training has ended."""
-    try:
-        player.write("go\n")
-        player.flush()
-        return bool(player.readline())
-    except OSError:
-        return False
+    wished = {"steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small), "learning_rate": 1e-3}
+    return same_model.in_turns(model, kinds, base, threads=plan.threads, **wished)
 
 
 def ratio(native: Sequence[float], other: Sequence[float]) -> Figure:

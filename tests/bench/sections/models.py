@@ -6,10 +6,9 @@ which a load changes little. The ratio of one run means something, the times do 
 """
 
 import os
-import socket
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.tables import Figure, Row, Scale, Table, against_peer
 from support import same_model
@@ -94,30 +93,9 @@ def run(scale: Scale, directory: Path) -> list[Table]:
 
 def _trained(name: str, base: Path, plan: Plan) -> Pair:
     """Trains one model natively and compiled in turns, then natively with another number of threads."""
-    options: dict[str, Any] = {"models": name, "steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(600)
-        turns = f"127.0.0.1:{listening.getsockname()[1]}"
-        hosts = [
-            same_model.start(base / kind, compiled=kind == "compiled", threads=plan.threads, turns=turns, **options)
-            for kind in ("native", "compiled")
-        ]
-        # Each waits for its first turn.
-        players = [listening.accept()[0].makefile("rw") for _ in hosts]
-        while players:
-            players = [player for player in players if _take_turn(player)]
-    native, compiled = (same_model.ended(*host, [name])[name] for host in hosts)
+    options = {"steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
+    found = same_model.in_turns(name, {"native": None, "compiled": {}}, base, threads=plan.threads, **options)
     threads = 2 if plan.threads == 1 else 1
-    alone = same_model.start(base / "other", compiled=False, threads=threads, **options)
-    other = same_model.ended(*alone, [name])[name]
-    return Pair(name, native, compiled, same_model.difference(native, other), plan.chunk)
-
-
-def _take_turn(player: Any) -> bool:
-    """False when the training has ended."""
-    try:
-        player.write("go\n")
-        player.flush()
-        return bool(player.readline())
-    except OSError:
-        return False
+    other = same_model.in_turns(name, {"other": None}, base / "alone", threads=threads, **options)["other"]
+    native = found["native"]
+    return Pair(name, native, found["compiled"], same_model.difference(native, other), plan.chunk)

@@ -1,6 +1,5 @@
 """Tuning jobs: how good a search is, what a trial costs above a plain training job, and how long a long list takes."""
 
-import json
 import math
 import random
 import statistics
@@ -11,10 +10,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
-
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
 from bench import load, many_jobs, servers
 from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns, percentiles_ms
@@ -227,6 +222,7 @@ def _has_completed(describe: Callable[..., dict[str, Any]], kind: str, name: str
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 LISTED, PAGE = 200, 100
+LIST = "ListTrainingJobsForHyperParameterTuningJob"
 
 
 def fill(data: Path) -> str:
@@ -261,7 +257,7 @@ def _lists(plan: Plan, data: Path) -> Table:
         body = {"HyperParameterTuningJobName": name, "MaxResults": PAGE, "SortBy": "FinalObjectiveMetricValue"}
         first = ask(**body)
         second = ask(**body, NextToken=first["NextToken"])
-        pages = [_signed(server.endpoint, one) for one in (body, {**body, "NextToken": first["NextToken"]})]
+        pages = [load.signed(server.endpoint, LIST, one) for one in (body, {**body, "NextToken": first["NextToken"]})]
         load.send(server.endpoint, pages * 10, 1, b"TrainingJobSummaries")
         found = in_turns(plan.rounds, {"": partial(_round, server, pages * plan.lists)})[""]
     whole = [one for seconds, _ in found for one in seconds]
@@ -273,7 +269,7 @@ def _lists(plan: Plan, data: Path) -> Table:
         "A list of 200 trials",
         HEADS[2],
         [(LISTED, len(whole), percentiles_ms(whole, 50)[0], Figure.of(p99), cpu, promised)],
-        "ListTrainingJobsForHyperParameterTuningJob by the objective, in two pages of 100: milliseconds for both, one "
+        f"{LIST} by the objective, in two pages of 100: milliseconds for both, one "
         f"client. The 99th percentile is the median of {plan.rounds} rounds. CPU is what the server took for a list; "
         "on a machine with other work the promise lies between that and the percentile.",
         {"trials listed": (shown, LISTED)},
@@ -287,12 +283,3 @@ def _round(server: SageletProcess, requests: Sequence[bytes]) -> tuple[list[floa
     if outcome.wrong or outcome.connection_errors:
         raise RuntimeError(f"sagelet answered with {outcome.excerpt}")
     return [sum(pair) for pair in zip(outcome.seconds[::2], outcome.seconds[1::2], strict=True)], cost.cpu
-
-
-def _signed(endpoint: str, body: dict[str, Any]) -> bytes:
-    data = json.dumps(body).encode()
-    operation = "SageMaker.ListTrainingJobsForHyperParameterTuningJob"
-    headers = {"X-Amz-Target": operation, "Content-Type": "application/x-amz-json-1.1"}
-    request = AWSRequest("POST", endpoint, data=data, headers=headers)
-    SigV4Auth(Credentials(ACCOUNT, "any"), "sagemaker", many_jobs.REGION).add_auth(request)
-    return load.request(endpoint, request.headers.items(), data)

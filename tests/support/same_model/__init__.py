@@ -1,11 +1,12 @@
 """Trains one set of models natively and compiled through the runtime package, and measures how far they agree."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy
 
@@ -100,3 +101,37 @@ def ended(host: TrainingHost, process: "subprocess.Popen[str]", names: list[str]
     code = process.wait(timeout=1800)
     assert code == 0, host.log
     return {name: Trained.read(host.model, name) for name in names}
+
+
+def in_turns(
+    model: str, kinds: Mapping[str, Mapping[str, str] | None], base: Path, *, threads: int, **options: object
+) -> dict[str, Trained]:
+    """Trains a model once for each kind, all in turns of `chunk` steps, so that a load of the machine affects all.
+
+    A kind is the Environment of a compiled job, or None for a native job.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(600)
+        turns = f"127.0.0.1:{listening.getsockname()[1]}"
+        hosts, players = {}, []
+        for number, (kind, variables) in enumerate(kinds.items()):
+            hosts[kind] = start(
+                base / str(number), compiled=variables is not None, threads=threads, turns=turns, models=model,
+                environment=variables or {}, **options,
+            )  # fmt: skip
+            # Each stands still until its first turn, so the next one starts on an idle machine.
+            players.append(listening.accept()[0].makefile("rw"))
+        while players:
+            # The other way round each time, so that no training is always the first of a round.
+            players = [player for player in players if _take_turn(player)][::-1]
+    return {kind: ended(*host, [model])[model] for kind, host in hosts.items()}
+
+
+def _take_turn(player: TextIO) -> bool:
+    """Returns False when the training has ended."""
+    try:
+        player.write("go\n")
+        player.flush()
+        return bool(player.readline())
+    except OSError:
+        return False
