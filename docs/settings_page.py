@@ -28,8 +28,9 @@ CLIENTS: Mapping[str, str] = {
     "AWS_REGION, AWS_DEFAULT_REGION": "the region of commands",
     "PIP_INDEX_URL": "`sagelet image build`: where pip finds packages (`--index-url`)",
     "PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE": "`sagelet image build`: certificates that the image trusts",
-    "SAGELET_TORCH_BUILD": "`sagelet image build`, `sagelet install-torch`, `make setup`, `make image`: `auto`, `cpu` "
-    "or `cuda` (`--torch-build`; [torch without CUDA](../how-to/install.md#torch-without-cuda))",
+    "SAGELET_TORCH_BUILD": "`sagelet image build`, `sagelet install-torch`, `sagelet bundle`, `make setup`, "
+    "`make image`: `auto`, `cpu` or `cuda` (`--torch-build`; "
+    "[torch without CUDA](../how-to/install.md#torch-without-cuda))",
     "DOCKER_HOST": "the Docker Engine, as for `docker`",
     "NO_COLOR": "no colours on the terminal",
     "XDG_DATA_HOME": "the default data directory is `sagelet` in it, otherwise `~/.local/share/sagelet`",

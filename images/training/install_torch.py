@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Installs torch, torch_xla and their siblings into the Python that runs this file, without CUDA or with it.
 
-    python install_torch.py [--build auto|cpu|cuda] [--index-url URL]
+    python install_torch.py [--build auto|cpu|cuda] [--index-url URL] [--download DIRECTORY]
 
 Without CUDA there are two ways. Where PyTorch's index of CPU wheels answers, pip installs from it. Otherwise pip
 downloads the ordinary wheel, and `torch_without_cuda` leaves out of it what is for GPUs. The Dockerfile of the training
-image, `sagelet install-torch` and `make setup` call this file. Standard library only, Python 3.9.
+image, `sagelet install-torch`, `sagelet bundle` and `make setup` call this file. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Wanted:
     torchaudio: str | None = None
     #: An index for torch and its siblings alone, or None.
     index_url: str | None = None
+    #: The directory in which torch's wheel is left. None: torch is installed.
+    folder: Path | None = None
 
     @property
     def siblings(self) -> list[str]:
@@ -98,6 +100,21 @@ class Installer:
         if wanted.siblings:
             self.pip(["install", *self._index(wanted.index_url), f"torch=={wanted.torch}", *wanted.siblings])
 
+    def download(self, folder: Path) -> None:
+        """Leaves torch's wheel in the folder and installs nothing. Raises InstallFailed."""
+        wanted = self.wanted
+        index = wanted.index_url
+        if wanted.build == "cpu" and index is None:
+            if not self.answers(CPU_INDEX):
+                self._wheel_without_cuda(folder)
+                return
+            index = CPU_INDEX
+        self._download(folder, index)
+
+    def _download(self, folder: Path, index: str | None = None) -> None:
+        torch = f"torch=={self.wanted.torch}"
+        self.pip(["download", *self._index(index), "--no-deps", "--only-binary", ":all:", "--dest", str(folder), torch])
+
     def _is_there(self) -> bool:
         found = self.installed
         if found is None or found.version.partition("+")[0] != self.wanted.torch:
@@ -135,24 +152,26 @@ class Installer:
 
     def _install_without_cuda(self) -> None:
         torch = f"torch=={self.wanted.torch}"
-        self.say(f"torch {self.wanted.torch} without CUDA: 900 MB to download, 600 MB installed")
         with TemporaryDirectory(prefix="install-torch-") as folder:
-            downloads, made = Path(folder, "downloads"), Path(folder, "made")
-            made.mkdir()
-            self.pip(["download", "--no-deps", "--only-binary", ":all:", "--dest", str(downloads), torch])
-            (wheel,) = downloads.iterdir()
+            if self._wheel_without_cuda(Path(folder)):
+                # Without an index pip records no place that the wheel came from: `pip freeze` prints torch==VERSION.
+                self.pip(["install", "--no-index", "--no-deps", "--force-reinstall", "--find-links", folder, torch])
+        self.pip(["install", torch])
+
+    def _wheel_without_cuda(self, folder: Path) -> bool:
+        """Leaves torch's wheel in the folder. Returns False if it is the ordinary one."""
+        self.say(f"torch {self.wanted.torch} without CUDA: 900 MB to download, 600 MB installed")
+        with TemporaryDirectory(prefix="torch-", dir=folder) as downloads:
+            self._download(Path(downloads))
+            (wheel,) = Path(downloads).iterdir()
             self.say("Leaving out what is for GPUs")
             try:
-                without_cuda(wheel, made)
+                without_cuda(wheel, folder)
             except (UnknownLayout, NotAnElfFile) as error:
-                self.say(f"The ordinary torch is installed, because {error}")
-                self.pip(["install", torch])
-                return
-            wheel.unlink()
-            # Without an index pip records no place that the wheel came from: `pip freeze` prints torch==VERSION.
-            options = ["--no-index", "--no-deps", "--force-reinstall", "--find-links", str(made)]
-            self.pip(["install", *options, torch])
-        self.pip(["install", torch])
+                self.say(f"The ordinary torch is taken, because {error}")
+                wheel.rename(folder / wheel.name)
+                return False
+        return True
 
     def _index(self, url: str | None) -> list[str]:
         return [] if url is None else ["--index-url", url]
@@ -213,11 +232,15 @@ def wanted(arguments: Sequence[str]) -> Wanted:
     parser.add_argument("--torchvision", default="")
     parser.add_argument("--torchaudio", default="")
     parser.add_argument("--index-url", default="", help="an index for torch, torchvision and torchaudio alone")
+    parser.add_argument(
+        "--download", default="", metavar="DIRECTORY", help="leave torch's wheel there, install nothing"
+    )
     given = parser.parse_args(arguments)
     if given.build not in BUILDS:
         parser.error(f"{VARIABLE}={given.build}: it is {', '.join(BUILDS)}")
     return Wanted(
         build="cpu" if given.build == "auto" else given.build,
+        folder=Path(given.download) if given.download else None,
         torch=given.torch,
         torch_xla=given.torch_xla or None,
         torchvision=given.torchvision or None,
@@ -234,6 +257,9 @@ def main(arguments: Sequence[str]) -> int:
         installer.wanted = Wanted(**{**vars(want), "build": "cuda"})
     started = time.monotonic()
     try:
+        if want.folder is not None:
+            installer.download(want.folder)
+            return 0
         installer.run()
     except InstallFailed as error:
         print(f"torch was not installed: {error}", file=sys.stderr)

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,19 @@ def serving(python: WheelPython, data: Path, runtime: str) -> Iterator[SageletPr
 def test_its_requirements_are_met_and_it_says_its_version(python: WheelPython) -> None:
     python.pip("check")
     assert python.run(str(python.sagelet), "--version").split()[-1] == sagelet_engine.__version__
+
+
+def test_its_wheel_is_made_again_from_the_installation(python: WheelPython, wheel: Path, tmp_path: Path) -> None:
+    """As `sagelet bundle` does."""
+    repack = "import sys; from importlib.metadata import distribution; from pathlib import Path;"
+    repack += "from sagelet_engine.images.own_wheel import repack; repack(distribution('sagelet'), Path(sys.argv[1]))"
+    python.run(str(python.python), "-c", repack, str(tmp_path))
+    with zipfile.ZipFile(wheel) as original, zipfile.ZipFile(tmp_path / wheel.name) as again:
+        assert sorted(again.namelist()) == sorted(original.namelist())
+        records = [name for name in original.namelist() if name.endswith(".dist-info/RECORD")]
+        assert [name for name in original.namelist() if original.read(name) != again.read(name)] in ([], records)
+        (record,) = records
+        assert sorted(original.read(record).splitlines()) == sorted(again.read(record).splitlines())
 
 
 def test_every_module_is_imported(python: WheelPython) -> None:

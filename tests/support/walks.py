@@ -72,6 +72,9 @@ LEFT: dict[str, dict[str, str]] = {
         "pip install 'sagelet @ git+REPOSITORY'": _IN_THE_MINUTE,
         "sagelet image build": "CI runs it: `make image`",
         "sagelet install-torch": _GIGABYTES,
+        "sagelet bundle sagelet-bundle --gpu cuda13": _GIGABYTES,
+        "sagelet-bundle/install.sh sagelet-env": "tests/unit/images/test_bundle.py runs the script",
+        "sagelet-env/bin/sagelet doctor": "test_wheel.py runs it in a fresh environment",
     },
 }
 #: How many blocks of Python each page prints; a walk saves each of them to a file.

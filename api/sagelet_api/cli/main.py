@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "tune",
     ),
     "Processing jobs and pipelines": ("processing", "pipelines"),
-    "What it has": ("image", "install-torch", "instances", "cache", "s3", "hub"),
+    "What it has": ("image", "install-torch", "bundle", "instances", "cache", "s3", "hub"),
     "What it keeps": ("gc", "check", "reset", "export", "import"),
     "Tests and shells": ("fault", "throttle", "completion"),
 }

@@ -27,7 +27,7 @@ def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
     Raises TorchNotInstalled and BuildContextMissing.
     """
     others = requirements_of_the_extra()
-    versions = {name: _take(others, name) for name in ("torch", "torch_xla")}
+    versions = {name: take(others, name) for name in ("torch", "torch_xla")}
     options = [word for name, version in versions.items() for word in (f"--{name.replace('_', '-')}", version)]
     installer = str(find_root() / INSTALLER)
     _run(run, "torch", [sys.executable, installer, "--build", build.value, *options])
@@ -44,7 +44,7 @@ def requirements_of_the_extra() -> list[str]:
     return [found[1] for found in marked if found and found[2] == EXTRA]
 
 
-def _take(requirements: list[str], name: str) -> str:
+def take(requirements: list[str], name: str) -> str:
     """Removes `name==VERSION` from the list, and returns the version."""
     for requirement in requirements:
         found, _, version = requirement.partition("==")
@@ -58,6 +58,9 @@ def _run(run: Runner, what: str, command: Sequence[str]) -> None:
     status = run(command)
     if status:
         raise TorchNotInstalled(
-            f"{what}: pip ended with exit status {status}; its output above says why. Where there is no pip, "
-            f"`{sys.executable} -m ensurepip` installs it."
+            f"{what}: pip ended with exit status {status}; its output above says why. {pip_remedy()}"
         )
+
+
+def pip_remedy() -> str:
+    return f"Where there is no pip, `{sys.executable} -m ensurepip` installs it."

@@ -56,7 +56,7 @@ class Pip:
         if "--dest" in arguments:
             destination = Path(arguments[arguments.index("--dest") + 1])
             assert self._wheel is not None
-            destination.mkdir()
+            destination.mkdir(exist_ok=True)
             shutil.copy(self._wheel, destination)
             command = command.replace(str(destination), "DOWNLOADS")
         if "--find-links" in arguments:
@@ -118,7 +118,7 @@ def test_a_wheel_that_cannot_be_made_smaller_is_installed_as_it_is(tmp_path: Pat
     pip = Pip(torch_wheel(tmp_path / "torch", has_cuda=False))
     said = run(Wanted("cpu"), pip)
     assert pip.commands[1:] == [f"install torch=={TORCH}", XLA]
-    assert "The ordinary torch is installed, because" in said[-1]
+    assert "The ordinary torch is taken, because" in said[-1]
 
 
 def test_an_index_of_the_user_s_is_asked_alone() -> None:
