@@ -12,9 +12,10 @@ from sagelet_engine.doctor.finding import TITLES, Rule, Section
 from sagelet_engine.doctor.rules import RULES
 from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
-#: Of the request, or of what is around a script: none of examples/best_practices shows them. Those of ends are shown by
-#: tests/acceptance/test_job_mistakes.py.
+#: Of the request, of what is around a script, or of a GPU: none of examples/best_practices shows them. Those of ends are
+#: shown by tests/acceptance/test_job_mistakes.py.
 WITHOUT_SCRIPT = {
+    "tracing-bound",
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
     "failed-install", "missing-package", "not-in-the-hub", "time-limit", "nothing-saved",
     *(rule.name for rule in RULES if rule.last_resort),

@@ -321,6 +321,37 @@ def test_steps_that_wait_for_their_data() -> None:
     assert prepared["input-bound"].seen.place is None
 
 
+def on_an_h200(**figures: object) -> WorkerReport:
+    """The figures of a GPT-2 with 8 rows a batch: docs/how-to/gpu.md."""
+    measured = {
+        "platform": "XLAGPU", "steps": 100, "executions": 222, "steady_step_seconds": 0.129, "execute_seconds": 6.18,
+        "tracing_seconds": 6.18, "batch_shapes": (BatchShape((8, 512), 100),),
+    }  # fmt: skip
+    return worker(**{**measured, **figures})
+
+
+def test_a_gpu_that_waits_for_python() -> None:
+    finding = found(case(on_an_h200()))["tracing-bound"].seen
+    assert finding.text == (
+        "The device worked for 62 ms of a step of 129 ms (48%); tracing took 62 ms, with 8 rows a batch"
+    )
+    assert finding.cost_seconds == pytest.approx(6.72)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"execute_seconds": 9.0},  # it is busy for 70 % of the step
+        {"platform": "CPU"},
+        {"steps": 19, "execute_seconds": 1.17},
+        {"steps": 60, "execute_seconds": 4.2},  # 3.5 s in all
+        {"steady_input_wait_seconds": 0.06},  # it waits for data, which has a finding of its own
+    ],
+)
+def test_a_gpu_that_does_not_wait_for_python(figures: dict[str, object]) -> None:
+    assert "tracing-bound" not in found(case(on_an_h200(**figures)))
+
+
 def test_the_slowest_worker_is_the_one_that_waits() -> None:
     workers = exchanging(1000)
     slow = worker(rank=1, world_size=2, collectives=Collectives(gradient_exchanges=9), steady_input_wait_seconds=0.006)

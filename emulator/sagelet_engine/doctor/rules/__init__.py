@@ -31,6 +31,7 @@ from sagelet_engine.doctor.rules import (
     short_training,
     stall,
     torch_save,
+    tracing_bound,
     unreached,
     unreadable_checkpoint,
 )
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     batch_size.RULE,
     learning_rate.RULE,
     input_bound.RULE,
+    tracing_bound.RULE,
     short_training.RULE,
     cpu_fallback.RULE,
     instances.UNSUPPORTED,
