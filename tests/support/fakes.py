@@ -191,6 +191,7 @@ class FakeRuntime:
     cluster: Cluster | None = None
     binds_read_only = False
     knows_images = True
+    gpu_remedy = "`sagelet image build --variant cu13`"
     runs_scripts = True
 
     def __init__(self, clock: FakeClock) -> None:

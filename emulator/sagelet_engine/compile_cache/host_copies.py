@@ -9,7 +9,7 @@ from pathlib import Path
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.compile_cache import inductor, trials
 from sagelet_engine.compile_cache.store import CacheStore
-from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.data.compilation import INDUCTOR, XLA, asks_for_compiler, chosen_compiler
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.model.job import SecondaryStatus
@@ -26,8 +26,6 @@ WITHIN = 3
 UNREAD = 1
 #: The variable with which a job chooses XLA's client on CPUs, and the default (images/runtime, gpu/device.py).
 CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "builtin"
-#: The variable with which a job chooses its compiler (images/runtime, inductor/choice.py).
-COMPILER, XLA, INDUCTOR = "SAGELET_COMPILER", "xla", "inductor"
 #: The name of an entry of XLA's.
 PROGRAM = re.compile(r"[0-9a-f]{64}")
 
@@ -117,19 +115,15 @@ class HostCopies:
                 log.info("the compile cache is full: %s of %s is dropped", entry.name, entry.image)
 
 
-def _chosen(job: TrainingJob) -> str:
-    return job.spec.environment.get(COMPILER, "").strip().lower()
-
-
 def _by_xla(job: TrainingJob) -> bool:
     """True if XLA may compile the job, with a client that can read a cache."""
     client = job.spec.environment.get(CLIENT) or DEFAULT_CLIENT
-    return _chosen(job) != INDUCTOR and bool(job.gpus or client == "plugin")
+    return chosen_compiler(job.spec) != INDUCTOR and bool(job.gpus or client == "plugin")
 
 
 def _by_inductor(job: TrainingJob) -> bool:
     """True if Inductor may compile the job: by the user's choice, or where the trial of its GPUs fails."""
-    return _chosen(job) == INDUCTOR or (bool(job.gpus) and _chosen(job) != XLA)
+    return chosen_compiler(job.spec) == INDUCTOR or (bool(job.gpus) and chosen_compiler(job.spec) != XLA)
 
 
 def _copy(entry: Path, target: Path) -> None:

@@ -15,6 +15,8 @@ FILE = "sagelet/compilation.json"
 LIMIT = 64 * 1024
 #: Characters of a reason that fit a status message.
 SHOWN = 300
+#: The variable with which a job chooses its compiler (images/runtime, inductor/choice.py).
+COMPILER, XLA, INDUCTOR = "SAGELET_COMPILER", "xla", "inductor"
 _TRUE = frozenset({"true", "1", "yes"})
 
 
@@ -24,6 +26,11 @@ def asks_for_compiler(spec: TrainingSpec) -> bool:
     """
     asked = sdk_v3.compiler_parameters(spec) if sdk_v3.has_driver(spec) else spec.hyperparameters
     return str(asked.get(sdk_v3.ENABLED, "")).strip().strip("\"'").strip().lower() in _TRUE
+
+
+def chosen_compiler(spec: TrainingSpec) -> str:
+    """Returns what the job's Environment says: XLA, INDUCTOR, or an empty string if it leaves the choice to sagelet."""
+    return spec.environment.get(COMPILER, "").strip().lower()
 
 
 def noticed(job: TrainingJob, directories: JobDirectories) -> TrainingJob:

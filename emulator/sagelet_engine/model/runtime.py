@@ -154,6 +154,11 @@ class Runtime(Protocol):
         ...
 
     @property
+    def gpu_remedy(self) -> str:
+        """What to do so that compiled code runs on GPUs here."""
+        ...
+
+    @property
     def runs_scripts(self) -> bool:
         """True if hosts run the job's scripts. False if functions of a test stand in for them; those are not
         diagnosed.

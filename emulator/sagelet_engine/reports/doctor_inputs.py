@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet_engine.base import nofollow
-from sagelet_engine.compile_cache.host_copies import COMPILER
 from sagelet_engine.data import sdk_v3
+from sagelet_engine.data.compilation import chosen_compiler
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
 from sagelet_engine.doctor.diagnosis import diagnose
@@ -137,7 +137,7 @@ def setup_of(job: TrainingJob) -> Setup:
         hyperparameters=given,
         compiled=_true(compiler.get(sdk_v3.ENABLED)),
         debug=_true(compiler.get(DEBUG)),
-        compiler=job.spec.environment.get(COMPILER, "").strip().lower(),
+        compiler=chosen_compiler(job.spec),
         debugger=bool(request.get("DebugHookConfig")),
         profiler=bool(profiler) and not profiler.get("DisableProfiler"),
         channels=tuple(channel.name for channel in job.spec.channels),

@@ -10,12 +10,13 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable, SettingsError
-from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.data.compilation import INDUCTOR, asks_for_compiler, chosen_compiler
 from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.model import verdict
 from sagelet_engine.model.job import Job, JobKind, Verdict
 from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.model.spec import TrainingSpec
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling import distributions
 
@@ -99,13 +100,16 @@ def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[st
         return resolution.dated_image, job.stand_in
     if image is None or not runtime.has_image(image):
         return None, job.stand_in
-    if job.gpus and resolution.gpu_images and isinstance(job, TrainingJob) and asks_for_compiler(job.spec):
+    if job.gpus and resolution.gpu_images and isinstance(job, TrainingJob) and _needs_plugin(job.spec):
         absent = " or ".join(resolution.gpu_images)
-        return image, (
-            f"compiled code runs on the CPU and the GPUs stay unused: {absent} is not there "
-            "(`sagelet image build --variant cu13`, or cu12 for a driver older than 580)"
-        )
+        unused = f"compiled code runs on the CPU and the GPUs stay unused: {absent} is not there ({runtime.gpu_remedy})"
+        return image, unused
     return image, job.stand_in
+
+
+def _needs_plugin(spec: TrainingSpec) -> bool:
+    """True for XLA. Inductor compiles for GPUs by torch's own CUDA."""
+    return asks_for_compiler(spec) and chosen_compiler(spec) != INDUCTOR
 
 
 def _can_run(runtime: Runtime, image: str | None) -> bool:

@@ -162,6 +162,7 @@ class FunctionRuntime:
     binds_read_only = False
     #: A function replaces any image.
     knows_images = False
+    gpu_remedy = "functions use no GPUs"
     runs_scripts = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:

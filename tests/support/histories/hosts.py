@@ -71,6 +71,7 @@ class Hosts:
     endpoint_host = "endpoint"
     binds_read_only = False
     knows_images = True
+    gpu_remedy = ""
     runs_scripts = False
     #: The hosts run on this machine.
     cluster = None

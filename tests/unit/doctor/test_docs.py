@@ -12,8 +12,8 @@ from sagelet_engine.doctor.finding import TITLES, Rule, Section
 from sagelet_engine.doctor.rules import RULES
 from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
-#: Of the request, of what is around a script, or of a GPU: none of examples/best_practices shows them. Those of ends are
-#: shown by tests/acceptance/test_job_mistakes.py.
+#: Of the request, of a GPU, or of what is around a script: no script of examples/best_practices shows them. Those of
+#: ends are shown by tests/acceptance/test_job_mistakes.py.
 WITHOUT_SCRIPT = {
     "tracing-bound",
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",

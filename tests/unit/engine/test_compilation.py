@@ -14,6 +14,7 @@ from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.images.variants import CPU, CU12, CU13, PY39, VARIANTS, variant
 from sagelet_engine.model.job import SecondaryStatus
 from sagelet_engine.model.training import Compilation
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.store.codec import decode, encode
 from support.world import World, until
@@ -68,6 +69,17 @@ def test_without_the_variant_a_compiled_gpu_job_says_that_its_gpus_idle(gpu_worl
     host.end(0)
     gpu_world.ended("a")
     assert "the GPUs stay unused" in gpu_world.log("a")[0]
+
+
+def test_a_job_for_inductor_misses_no_plugin(gpu_world: World) -> None:
+    gpu_world.create("a", **GPU, **COMPILED, Environment={"SAGELET_COMPILER": "inductor"})
+    assert gpu_world.host("a").plan.image == CPU_IMAGE
+    assert gpu_world.job("a").stand_in == ""
+
+
+def test_the_process_runtime_names_packages_in_place_of_images() -> None:
+    assert "jax-cuda13-plugin[with-cuda]" in ProcessRuntime.gpu_remedy
+    assert "image build" not in ProcessRuntime.gpu_remedy
 
 
 def test_a_native_gpu_job_has_torch_s_own_cuda_in_any_image(gpu_world: World) -> None:

@@ -80,6 +80,7 @@ class DockerRuntime:
     #: The engine makes the mounts, and a container without capabilities cannot change them.
     binds_read_only = True
     knows_images = True
+    gpu_remedy = "`sagelet image build --variant cu13`, or cu12 for a driver older than 580"
     runs_scripts = True
 
     def __init__(

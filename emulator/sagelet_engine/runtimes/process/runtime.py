@@ -77,6 +77,10 @@ class ProcessRuntime:
 
     name = "process"
     knows_images = True
+    gpu_remedy = (
+        "install `jax-cuda13-plugin[with-cuda]`, or jax-cuda12-plugin for a driver older than 580, into sagelet's "
+        "environment, and start the server again"
+    )
     runs_scripts = True
     endpoint_host = "127.0.0.1"
     cluster = None

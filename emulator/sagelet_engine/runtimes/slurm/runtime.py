@@ -49,6 +49,7 @@ class SlurmRuntime:
     #: Only the node knows whether it can make private mounts.
     binds_read_only = False
     knows_images = False
+    gpu_remedy = "install it on the nodes"
     runs_scripts = True
 
     def __init__(
