@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.compile_cache import host_copies
 from sagelet_engine.compile_cache import inductor as kept
+from sagelet_engine.data import compilation
+from sagelet_runtime.dynamo import faults, modules
+from sagelet_runtime.dynamo.compilations import Compilations
 from sagelet_runtime.hugging_face import inductor as trainer
-from sagelet_runtime.inductor import cache, choice, faults, modules
-from sagelet_runtime.inductor.compilations import Compilations
+from sagelet_runtime.inductor import cache, choice
 
 
 def test_server_and_container_mean_the_same() -> None:
     """The container's package is a distribution of its own, so each has the constants."""
-    assert (host_copies.COMPILER, host_copies.XLA, host_copies.INDUCTOR) == (
+    assert (compilation.COMPILER, compilation.XLA, compilation.INDUCTOR) == (
         choice.VARIABLE,
         choice.XLA,
         choice.INDUCTOR,

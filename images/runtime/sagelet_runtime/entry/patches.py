@@ -11,6 +11,7 @@ from typing import Any
 from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
+from sagelet_runtime.dynamo import xla as tracing
 from sagelet_runtime.torch_xla import debugging
 
 
@@ -21,6 +22,8 @@ def activate() -> None:
     from sagelet_runtime.torch_xla import saving, shuffling
 
     debugging.name_files(os.environ)
+    if is_on_xla(os.environ) and tracing.is_chosen(os.environ):
+        tracing.activate()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(saving.TRAINER, saving.install_trainer)
@@ -52,8 +55,9 @@ def activate_native() -> None:
 
 def activate_inductor() -> None:
     """Installs the hooks of a job that Inductor compiles. They are those of a native job, and these."""
+    from sagelet_runtime.dynamo import faults, modules
     from sagelet_runtime.hugging_face import inductor as trainer
-    from sagelet_runtime.inductor import cache, faults, graphs, modules
+    from sagelet_runtime.inductor import cache, graphs
 
     after("torch", modules.install)
     after(faults.MODULE, faults.install)

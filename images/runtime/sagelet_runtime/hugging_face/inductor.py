@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from sagelet_runtime.inductor import modules
+from sagelet_runtime.dynamo import modules
 
 MODULE = "transformers.training_args"
 FIELD = "torch_compile"

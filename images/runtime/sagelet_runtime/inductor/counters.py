@@ -8,8 +8,9 @@ import time
 from typing import Any
 
 from sagelet_runtime.base.wire import CounterGroups, JsonObject
-from sagelet_runtime.inductor import cache, faults
-from sagelet_runtime.inductor.compilations import Compilations
+from sagelet_runtime.dynamo import faults
+from sagelet_runtime.dynamo.compilations import Compilations
+from sagelet_runtime.inductor import cache
 
 #: Dynamo's module of callbacks, imported with the first compilation.
 CALLBACKS = "torch._dynamo.callback"

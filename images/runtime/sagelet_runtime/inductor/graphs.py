@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from sagelet_runtime.inductor import faults
+from sagelet_runtime.dynamo import faults
 
 MODULE = "torch._inductor.compile_fx"
 

@@ -16,6 +16,7 @@ from sagelet_runtime.base import compiler, image, installed
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import CONFIGURED, INDUCTOR, NOT_COMPILED
 from sagelet_runtime.base.world import VARIABLE, World, gpus_of
+from sagelet_runtime.dynamo import xla as tracing
 from sagelet_runtime.gpu import device, missing_gpu, trial
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
@@ -177,6 +178,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         trial.UnknownSetting,
         device_consensus.HostsDisagree,
         inductor.UnknownCompiler,
+        tracing.UnknownTracing,
     ) as error:
         raise errors.ClientError(str(error)) from error
 
@@ -215,7 +217,7 @@ def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Mapping[str, str]) -> dict[str, str]:
-    chosen = inductor.chosen(environ)
+    chosen, traced_once = inductor.chosen(environ), tracing.is_chosen(environ)
     # Inductor needs no torch_xla, and so no exact torch.
     torch_xla = "" if chosen == inductor.INDUCTOR else installed.require_torch_xla()
     if config.enabled:
@@ -234,6 +236,8 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
         return {**added, **_inductor_environment(choice, job, environ)}
     compilation.write(job.output_data_dir, job.current_host, choice)
     say(f"compiled training on PJRT_DEVICE={choice.kind}: {choice.reason}")
+    if traced_once:
+        say("Dynamo traces models once, in place of at each step")
     _put_startup_first()
     return {
         **added,

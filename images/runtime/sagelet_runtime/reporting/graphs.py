@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.dynamo import xla
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
@@ -25,7 +26,8 @@ def _marker(original: Callable[..., Any], counters: Counters, recorder: Recorder
     @untraced
     def step_marker(*args: Any, **kwargs: Any) -> Any:
         ended = counted(*args, **kwargs)
-        recorder.steps.graph_ended(counters.compiled())
+        if not xla.is_extracting():
+            recorder.steps.graph_ended(counters.compiled())
         return ended
 
     return step_marker

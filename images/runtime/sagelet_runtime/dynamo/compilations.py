@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from sagelet_runtime.base.wire import CounterGroups, JsonObject
-from sagelet_runtime.inductor import faults
+from sagelet_runtime.dynamo import faults
 
 #: Errors that are not faults: Dynamo breaks the graph there, or has nothing to compile, or starts again.
 _EXPECTED = frozenset({"Unsupported", "SkipFrame", "SkipCodeRecursiveException"})

@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
-from sagelet_runtime.inductor import faults
+from sagelet_runtime.dynamo import faults
 
 #: Wrappers that exchange gradients. The module in them is compiled.
 _TRANSPARENT = frozenset({"DistributedDataParallel", "DataParallel"})
@@ -35,8 +37,11 @@ def leave_alone(why: str) -> None:
     say_once(f"Inductor leaves the model alone: {why}")
 
 
-def install(torch: Any) -> None:
-    """Patches nn.Module's call. Must run before torch._dynamo is imported, which compares functions with it."""
+def install(torch: Any, options: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Patches nn.Module's call. Must run before torch._dynamo is imported, which compares functions with it.
+
+    `options`: torch.compile's. Without any it uses Inductor.
+    """
     module = torch.nn.Module
     original = module.__call__
 
@@ -44,7 +49,7 @@ def install(torch: Any) -> None:
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _calls.inside or not _is_model(torch, self):
             return original(self, *args, **kwargs)
-        _compile(self)
+        _compile(self, options)
         _calls.inside = True
         try:
             return original(self, *args, **kwargs)
@@ -68,7 +73,7 @@ def _loads_data() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
-def _compile(module: Any) -> None:
+def _compile(module: Any, options: Mapping[str, Any]) -> None:
     names = {kind.__name__ for kind in type(module).__mro__}
     if module._compiled_call_impl is not None or names & _OWN or _left_alone.is_set():
         return
@@ -78,8 +83,8 @@ def _compile(module: Any) -> None:
     try:
         # Dynamo does not trace a frame of torch's own layers, such as Sequential, unless another function calls it.
         if trace_rules.check(module.forward):
-            module._compiled_call_impl = torch.compile(external_utils.wrap_inline(module._call_impl))
+            module._compiled_call_impl = torch.compile(external_utils.wrap_inline(module._call_impl), **options)
         else:
-            module.compile()
+            module.compile(**options)
     except (ImportError, RuntimeError) as error:
         faults.note(type(module).__name__, type(error).__name__, str(error))

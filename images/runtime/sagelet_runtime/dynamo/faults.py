@@ -1,4 +1,4 @@
-"""What Inductor could not compile: it runs natively, and the log and the report say so."""
+"""What could not be traced or compiled: it runs as it would without Dynamo, and the log and the report say so."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ MOST = 16
 #: Characters of a fault that are kept.
 SHOWN = 300
 _noted: dict[str, int] = {}
+_INDUCTOR = "Inductor cannot compile a part of the model, which runs natively"
+_said = [_INDUCTOR]
+
+
+def speak_of(text: str) -> None:
+    """Sets what the log says of a fault, before the fault itself. By default it is Inductor's."""
+    _said[0] = text
 
 
 def install(config: Any) -> None:
@@ -34,7 +41,7 @@ def note(what: str, kind: str, reason: str) -> None:
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     text = f"{what}: {kind}: {lines[0] if lines else ''}"[:SHOWN]
     if text not in _noted:
-        say_once(f"Inductor cannot compile a part of the model, which runs natively: {text}")
+        say_once(f"{_said[0]}: {text}")
     if text in _noted or len(_noted) < MOST:
         _noted[text] = _noted.get(text, 0) + 1
 

@@ -1,0 +1,149 @@
+"""Traces a model once for XLA, in place of at each step. The job asks for it by SAGELET_XLA_TRACING=dynamo.
+
+By default torch_xla runs the model's Python at each step to find the compiled program. Here Dynamo takes the forward
+pass and AOT autograd the backward pass, and later steps run their programs at once. The optimizer and what is outside
+of the model are traced as before. What Dynamo cannot take is traced as before, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sagelet_runtime.base.import_hook import after
+from sagelet_runtime.dynamo import faults, modules
+
+VARIABLE = "SAGELET_XLA_TRACING"
+#: At each step, and once.
+LAZY, DYNAMO = "lazy", "dynamo"
+
+
+class UnknownTracing(Exception):
+    """SAGELET_XLA_TRACING has another value than those that sagelet knows."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f"{VARIABLE} is {value!r} in the job's Environment; use {DYNAMO!r} or {LAZY!r}")
+
+
+def is_chosen(environ: Mapping[str, str]) -> bool:
+    """True if the job's models are traced once. Raises UnknownTracing."""
+    value = environ.get(VARIABLE, "").strip().lower()
+    if value not in ("", LAZY, DYNAMO):
+        raise UnknownTracing(environ[VARIABLE])
+    return value == DYNAMO
+
+
+def activate() -> None:
+    """Installs the hooks of this process."""
+    faults.speak_of("Dynamo cannot trace a part of the model, which is traced at each step")
+    # A program for each shape, as without Dynamo: XLA has no others.
+    after("torch", partial(modules.install, options={"backend": backend, "dynamic": False}))
+    after(faults.MODULE, faults.install)
+
+
+class _Extracting(threading.local):
+    now = False
+
+
+_extracting = _Extracting()
+
+
+def is_extracting() -> bool:
+    """True while torch_xla makes a program of a traced graph. It then syncs, which ends no step of the script."""
+    return _extracting.now
+
+
+def backend(graph: Any, inputs: Any) -> Any:
+    """Compiles a graph of Dynamo's, and later its backward pass. It is a backend of torch.compile."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(fw_compiler=_compiled)(graph, inputs)
+
+
+def _compiled(graph: Any, _inputs: Any) -> Any:
+    """Returns a function that makes the program when it gets tensors."""
+    from torch._dynamo.backends.torchxla import make_boxed_func
+
+    _without_aliases(graph)
+    run: Callable[..., Any] | None = None
+
+    def first_or_later(*args: Any) -> Any:
+        nonlocal run
+        if run is not None:
+            return run(*args)
+        _extracting.now = True
+        try:
+            if _share_memory(args):
+                return graph.forward(*args)
+            run = _program(graph, args)
+        finally:
+            _extracting.now = False
+        return run(*args)
+
+    return make_boxed_func(first_or_later)
+
+
+def _without_aliases(graph: Any) -> None:
+    """Removes aliases, which mean nothing in a graph without updates in place.
+
+    The program of torch_xla 2.9 lacks an output that is an alias of an input.
+    """
+    import torch
+
+    aten = torch.ops.aten
+    for node in graph.graph.nodes:
+        if node.target in (aten.alias.default, aten.detach.default):
+            node.replace_all_uses_with(node.args[0])
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _share_memory(args: Sequence[Any]) -> bool:
+    """True if two inputs are one in torch_xla, as a tensor and its clone are until one of them changes.
+
+    A program of them would take the same input for both, also when they differ.
+    """
+    import torch
+    import torch_xla
+
+    torch_xla.sync(reset_scope=False)
+    tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    return len({torch_xla._XLAC._unique_id_for_ir_and_data(one) for one in tensors}) < len(tensors)
+
+
+def _program(graph: Any, args: Sequence[Any]) -> Callable[..., Any]:
+    """Returns the program of a graph, or the graph itself if torch_xla cannot make one program of it.
+
+    torch_xla's own backend `openxla` divides such a graph, and then gives its parts each other's inputs (2.9.0,
+    BertForMaskedLM). So it is not used.
+    """
+    from torch_xla._dynamo import dynamo_bridge as bridge
+
+    fallbacks = _fallbacks()
+    try:
+        bridge.XLAConstructorMoverPass()(graph.graph)
+        graph.recompile()
+        graph.xla_args = args
+        program: Callable[..., Any] = bridge.extract_internal(graph)
+    except Exception as error:
+        faults.note("a graph", type(error).__name__, str(error))
+        return _as_before(graph)
+    # Their results would be constants of the program.
+    if left := sorted(name for name, count in _fallbacks().items() if count != fallbacks.get(name)):
+        faults.note("a graph", "no such operation in XLA", ", ".join(left))
+        return _as_before(graph)
+    return program
+
+
+def _as_before(graph: Any) -> Callable[..., Any]:
+    forward: Callable[..., Any] = graph.forward
+    return forward
+
+
+def _fallbacks() -> dict[str, int]:
+    """Returns how often each operation ran on the CPU."""
+    from torch_xla.debug import metrics
+
+    return {name: metrics.counter_value(name) for name in metrics.executed_fallback_ops()}

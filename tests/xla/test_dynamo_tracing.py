@@ -1,0 +1,250 @@
+"""Models that are traced once (SAGELET_XLA_TRACING=dynamo) train as those that are traced at each step."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet_engine.telemetry.compiler.reading import workers_of
+from support import same_model
+from support.same_model import TOLERANCES
+from support.training_host import Ended, TrainingHost
+
+pytestmark = pytest.mark.xla
+
+ASKED = {"sagemaker_training_compiler_enabled": "true"}
+ONCE = {"SAGELET_XLA_TRACING": "dynamo"}
+#: Models with what is hard to trace. Each trains some steps and prints its losses.
+MODELS = """
+    import copy, json, torch, torch_xla
+    import torch_xla.core.xla_model as xm
+    from torch import nn
+    from torch.nn.functional import mse_loss
+    from torch_xla.debug import metrics
+
+    device = xm.xla_device()
+    WIDTH = 8
+
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+
+    class Plain(Base):
+        def forward(self, x):
+            return self.last(torch.tanh(self.first(x)))
+
+    class ReadsAValue(Base):
+        def forward(self, x):
+            x = torch.tanh(self.first(x))
+            if x.sum().item() > 1e9:
+                raise ValueError("never")
+            return self.last(x)
+
+    class OnTheCpu(Base):
+        def forward(self, x):
+            return self.last(self.first(x) * torch.special.bessel_j0(x))
+
+    class Normalised(Base):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(WIDTH)
+
+        def forward(self, x):
+            return self.last(self.norm(self.first(x)))
+
+    class Tied(Base):
+        def __init__(self):
+            super().__init__()
+            self.second = nn.Linear(WIDTH, WIDTH)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.last(self.second(torch.tanh(self.first(x))))
+
+    class Teacher(Base):
+        \"\"\"A clone, which does not learn.\"\"\"
+
+        def __init__(self):
+            super().__init__()
+            self.other = None
+
+        def forward(self, x):
+            return self.last(self.first(x)) - self.other(x)
+
+    def train(name, model, shapes=(4,) * 6, autocast=False, clones=False):
+        torch.manual_seed(1)
+        model = model.to(device)
+        if name == "teacher":
+            model.other = copy.deepcopy(model.first)
+            model.other.requires_grad_(False)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        losses, before = [], metrics.counter_value("xla::addmm") or 0
+        for step, rows in enumerate(shapes):
+            x = torch.randn(rows, WIDTH).to(device)
+            y = torch.randn(rows, 1).to(device)
+            optimizer.zero_grad()
+            with torch.autocast("xla", dtype=torch.bfloat16, enabled=autocast):
+                loss = mse_loss(model(x).float(), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            xm.optimizer_step(optimizer, barrier=True)
+            losses.append(loss.item())
+        model.eval()
+        with torch.no_grad():
+            losses.append(mse_loss(model(x), y).item())
+        traced = (metrics.counter_value("xla::addmm") or 0) - before
+        print(f"found={json.dumps([name, losses, traced])}", flush=True)
+
+    torch.manual_seed(0)
+    train("plain", Plain(), (4,) * 12)
+    train("shapes", Plain(), (4, 3, 4, 2, 4, 3))
+    train("autocast", Plain(), autocast=True)
+    train("reads a value", ReadsAValue())
+    train("on the CPU", OnTheCpu())
+    train("normalised", Normalised())
+    train("tied", Tied())
+    train("teacher", Teacher())
+    """
+#: A model with two inputs that are one tensor at first.
+CLONES = """
+    import json, torch
+    import torch_xla.core.xla_model as xm
+
+    class Difference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(4, 1)
+
+        def forward(self, one, other):
+            return (self.first(one) - 2 * self.first(other)).square().mean()
+
+    device = xm.xla_device()
+    torch.manual_seed(0)
+    model = Difference().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(6):
+        one = torch.randn(3, 4).to(device)
+        xm.mark_step()
+        other = one.clone()
+        if step > 1:
+            other[0] = 0
+        optimizer.zero_grad()
+        loss = model(one, other)
+        loss.backward()
+        xm.optimizer_step(optimizer, barrier=True)
+        losses.append(loss.item())
+    print(f"found={json.dumps(['clones', losses, 0])}")
+    """
+DROPOUT = """
+    import json, torch
+    import torch_xla.core.xla_model as xm
+
+    device = xm.xla_device()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 1)).to(device)
+    x, losses = torch.ones(8, 64).to(device), []
+    for step in range(8):
+        loss = model(x).square().mean()
+        loss.backward()
+        xm.mark_step()
+        losses.append(loss.item())
+    print(f"found={json.dumps(['dropout', losses, 0])}")
+    """
+WORKERS = """
+    import json, torch
+    import torch_xla.core.xla_model as xm
+    import torch_xla.distributed.xla_multiprocessing as xmp
+
+    def train(index):
+        torch.manual_seed(0)
+        device = xm.xla_device()
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []
+        for step in range(6):
+            x = torch.randn(4, 8)[xm.get_ordinal()::xm.xrt_world_size()].to(device)
+            optimizer.zero_grad()
+            loss = (model(x) - 1).square().mean()
+            loss.backward()
+            xm.optimizer_step(optimizer, barrier=True)
+            losses.append(xm.mesh_reduce("loss", loss.item(), sum))
+        if xm.is_master_ordinal():
+            print(f"found={json.dumps(['workers', losses, 0])}")
+
+    if __name__ == "__main__":
+        xmp.spawn(train)
+    """
+
+
+def run(base: Path, script: str, *, code: int = 0, **variables: str) -> Ended:
+    host = TrainingHost(base, {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", **variables})
+    host.script(script)
+    ended = host.run(ASKED)
+    assert ended.code == code, ended.log
+    return ended
+
+
+def found(log: str) -> dict[str, tuple[list[float], int]]:
+    """Losses, and how often `addmm` was traced, by model."""
+    lines = [json.loads(line) for line in re.findall(r"found=(\[.*\])", log)]
+    return {name: (losses, traced) for name, losses, traced in lines}
+
+
+def both(base: Path, script: str, **variables: str) -> tuple[Ended, Ended]:
+    return run(base / "lazy", script, **variables), run(base / "once", script, **ONCE, **variables)
+
+
+def test_models_that_are_hard_to_trace(tmp_path: Path) -> None:
+    lazily, once = both(tmp_path, MODELS)
+    before, after = found(lazily.log), found(once.log)
+    assert len(before) == 8
+    assert before.keys() == after.keys()
+    for name, (losses, _) in before.items():
+        assert after[name][0] == pytest.approx(losses, rel=2e-2 if name == "autocast" else 1e-4), name
+    # Two layers in twelve steps and an evaluation, against one graph for each of these two.
+    assert before["plain"][1] >= 2 * 12
+    assert after["plain"][1] <= 8
+    assert "Dynamo traces models once, in place of at each step" in once.log
+    assert "Dynamo" not in lazily.log
+    assert re.search(r"which is traced at each step: a graph: .*bessel", once.log)
+
+
+def test_the_report_counts_the_same_steps(tmp_path: Path) -> None:
+    lazily, once = both(tmp_path, WORKERS)
+    (before,), (after,) = (workers_of(tmp_path / kind, "algo-1") for kind in ("lazy", "once"))
+    assert (after.steps, after.optimizer_steps, after.markers) == (before.steps, before.optimizer_steps, before.markers)
+    assert after.compiles >= before.compiles
+    assert after.fallbacks == {}
+    assert found(once.log)["workers"][0] == pytest.approx(found(lazily.log)["workers"][0], rel=1e-5)
+
+
+@pytest.mark.parametrize("script", [CLONES, WORKERS], ids=["clones", "two workers"])
+def test_what_a_program_must_not_mix_up(tmp_path: Path, script: str) -> None:
+    variables = {"GPU_NUM_DEVICES": "2"} if script == WORKERS else {}
+    lazily, once = both(tmp_path, script, **variables)
+    ((before, _),) = found(lazily.log).values()
+    ((after, _),) = found(once.log).values()
+    assert after == pytest.approx(before, rel=1e-5)
+
+
+def test_dropout_draws_anew_at_each_step(tmp_path: Path) -> None:
+    ((losses, _),) = found(run(tmp_path, DROPOUT, **ONCE).log).values()
+    assert len(set(losses)) == len(losses)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "bert", "conv"])
+def test_the_same_model(tmp_path: Path, model: str) -> None:
+    kinds: dict[str, Any] = {"native": None, "once": ONCE}
+    trained = same_model.in_turns(model, kinds, tmp_path, threads=1, steps=7, chunk=3, small=1)
+    assert trained["once"].device == "xla"
+    assert same_model.difference(trained["native"], trained["once"]).within(TOLERANCES[model])
+
+
+def test_another_word_is_refused(tmp_path: Path) -> None:
+    ended = run(tmp_path, "print('not run')", code=1, SAGELET_XLA_TRACING="twice")
+    assert "SAGELET_XLA_TRACING is 'twice' in the job's Environment; use 'dynamo' or 'lazy'" in ended.log
+    assert "not run" not in ended.log
