@@ -9,12 +9,13 @@ from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.volume import GIB
 from sagelet_engine.compile_cache.host_copies import PLACE
 from sagelet_engine.data import sdk_v3
+from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.hub.access import HERE_ALONE, reader
 from sagelet_engine.hub.access import PATH as HUB
 from sagelet_engine.instances import catalogue
 from sagelet_engine.instances.gpus import gpus_of
-from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS, directory_of
+from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.runtime import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount, Runtime
 from sagelet_engine.model.session import session_key

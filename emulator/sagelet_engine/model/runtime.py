@@ -13,6 +13,8 @@ from sagelet_engine.model.cluster import Cluster
 
 #: Where AWS mounts a warm pool's persistent cache (developer guide, "SageMaker AI Managed Warm Pools"), in /opt/ml.
 WARM_POOL_CACHE = "sagemaker/warmpoolcache"
+#: Directory in the host's `run_dir` of what a container writes outside of /opt/ml. It is removed with the container.
+SCRATCH = "scratch"
 #: Processes and threads of a host: enough for data loaders and compilers, and a limit for a fork bomb.
 MOST_PROCESSES = 16384
 
