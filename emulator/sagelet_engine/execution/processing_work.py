@@ -16,6 +16,7 @@ from sagelet_engine.images.variants import is_training_image
 from sagelet_engine.model.job import Verdict
 from sagelet_engine.model.processing import ProcessingJob, as_processing
 from sagelet_engine.model.runtime import LaunchPlan, Observation
+from sagelet_engine.model.verdict import NO_NOTES, EndNotes
 
 
 class ProcessingWork:
@@ -34,8 +35,8 @@ class ProcessingWork:
     def _job(self) -> ProcessingJob:
         return as_processing(self._job_context.job)
 
-    def failure_file(self, host: str) -> None:  # noqa: ARG002 - only the exit code decides, as on AWS
-        return None
+    def end_notes(self, host: str) -> EndNotes:  # noqa: ARG002 - only the exit code decides, as on AWS
+        return NO_NOTES
 
     def stage(self, attend: Callable[[], None]) -> None:
         objects = JobObjects(self._services.objects, self._job, attend)

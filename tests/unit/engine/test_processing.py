@@ -77,7 +77,7 @@ def test_images_that_are_refused_by_name(image: str, why: str) -> None:
 
 def test_memory_that_ran_out_is_told_in_aws_s_words() -> None:
     ended = {"algo-1": Observation(running=False, exit_code=137, out_of_memory=True, finished_ms=1)}
-    told = verdict.judge(job(), ended, {"algo-1": None})
+    told = verdict.judge(job(), ended, {"algo-1": verdict.NO_NOTES})
     assert told.failure_reason == f"ClientError: {aws_texts.PROCESSING_OUT_OF_MEMORY}"
 
 
