@@ -11,6 +11,7 @@ from sagelet_engine.compile_cache.host_copies import PLACE
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.execution.authorities import CA_BUNDLE, CA_FILE
 from sagelet_engine.hub.access import HERE_ALONE, reader
 from sagelet_engine.hub.access import PATH as HUB
 from sagelet_engine.instances import catalogue
@@ -24,10 +25,6 @@ from sagelet_engine.model.training import TrainingJob
 
 #: The variable that pjrt_front.c of images/runtime reads.
 COMPILE_CACHE = {"SAGELET_COMPILE_CACHE": f"/opt/ml/{PLACE}"}
-#: The file in /opt/ml/input/config with the certificate authority of a server with --tls.
-CA_FILE = "sagelet-ca.pem"
-#: The file beside CA_FILE that holds this authority and the system's.
-CA_BUNDLE = "sagelet-ca-bundle.pem"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from sagelet_engine.data import processing
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import DirectorySync, Syncer
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.execution.job_context import JobContext, SupervisorDeps, write_authorities
+from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint, common_environment, host_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.images.variants import is_training_image
@@ -43,7 +44,7 @@ class ProcessingWork:
         for name in self._job.hosts:
             host = self.directories.host(name)
             processing.stage(self._job, name, host, objects)
-            write_authorities(self._services, host.opt_ml / processing.CONFIG)
+            write_authorities(self._services.authority, host.opt_ml / processing.CONFIG)
 
     def staged(self) -> None:
         self._outputs.begin()

@@ -14,7 +14,8 @@ from sagelet_engine.data.directory_sync import Syncer
 from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.execution.job_context import JobContext, SupervisorDeps, write_authorities
+from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.launch import launch_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.model.job import Verdict
@@ -60,7 +61,7 @@ class TrainingWork:
             host = self.directories.host(name)
             Stager(services.objects, job, objects, file_systems, protected=protected).stage(host)
             inputconfig.write(job, name, host)
-            write_authorities(services, host.config)
+            write_authorities(services.authority, host.config)
             failpoint(Failpoint.AFTER_STAGING_HOST)
         services.cache.populate(job, self.directories)
         self._pipes.stage(objects)

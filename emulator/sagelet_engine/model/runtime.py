@@ -7,6 +7,7 @@ sagelet: a runtime keeps what it needs outside of this process (container labels
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from sagelet_engine.model.cluster import Cluster
@@ -17,6 +18,10 @@ WARM_POOL_CACHE = "sagemaker/warmpoolcache"
 SCRATCH = "scratch"
 #: Processes and threads of a host: enough for data loaders and compilers, and a limit for a fork bomb.
 MOST_PROCESSES = 16384
+
+
+#: The `refused_kinds` of a runtime that starts the hosts of every kind of job.
+NO_KINDS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ class Line(NamedTuple):
 
 
 class Runtime(Protocol):
-    """Starts, watches and ends the hosts of training jobs."""
+    """Starts, watches and ends the hosts of jobs."""
 
     #: `process`, `docker`, ...
     name: str
@@ -153,6 +158,11 @@ class Runtime(Protocol):
     @property
     def knows_images(self) -> bool:
         """True if has_image knows whether an image exists. False if the nodes of a cluster have the images."""
+        ...
+
+    @property
+    def refused_kinds(self) -> Mapping[str, str]:
+        """The values of JobKind whose hosts it does not start, with the reason and the remedy."""
         ...
 
     @property

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.model import aws_texts, processing, training, verdict
-from sagelet_engine.model.cluster import Cluster
 from sagelet_engine.model.job import JobKey, JobKind
 from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.runtime import Observation
+from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock, FakeRuntime
@@ -43,7 +42,7 @@ def test_a_record_is_read_as_it_was_written(store: Store) -> None:
 
 def test_a_cluster_is_refused_by_name() -> None:
     runtime = FakeRuntime(FakeClock())
-    runtime.cluster = cast("Cluster", object())
+    runtime.refused_kinds = SlurmRuntime.refused_kinds
     refusal = ImageChoice(Resolver(), runtime).refusal(job())
     assert refusal is not None
     assert refusal.failure_reason is not None
