@@ -41,7 +41,7 @@ from sagelet_api.protocol.query import QUERY_SERVICES, parse_form, query_reply, 
 from sagelet_api.protocol.replies import error_reply, json_reply, send
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
-from sagelet_engine.base.concurrency import COMPUTING
+from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.errors import SageletError
 
 _log = logging.getLogger(__name__)
@@ -88,8 +88,11 @@ class Application:
         pages: WsgiApp | None = None,
         routes: Routes = no_routes,
         hub: Hub | None = None,
+        computing: ConcurrencyLimit | None = None,
     ) -> None:
+        """`computing`: a place of it is taken while an operation computes."""
         self._door = door
+        self._computing = computing or ConcurrencyLimit(COMPUTING_AT_ONCE)
         self._hub = hub
         self._pages = pages
         self._control = control
@@ -206,7 +209,7 @@ class Application:
                 rewind(environ, body)
                 return None
             operation = operation.handler
-        with COMPUTING.taken():
+        with self._computing.taken():
             reply = json_reply(call, operation(context, validate(call.service, call.operation, parameters)))
         return send(call, reply, start)
 

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock
+from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import ca_file, key_pair, make_own_private
@@ -101,7 +102,9 @@ class Engine:
         try:
             #: The owner's key pair.
             self.keys = key_pair(settings.data)
-            self._store = Store(settings.data / "sagelet.db")
+            #: Requests take a place of it while they compute, and leave it while a commit waits for the disk.
+            self.computing = ConcurrencyLimit(COMPUTING_AT_ONCE)
+            self._store = Store(settings.data / "sagelet.db", self.computing.away)
             make_own_private(settings.data / "jobs")
         except BaseException:
             self._lock.close()
