@@ -16,7 +16,7 @@ from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
 from sagelet_engine.execution.authorities import write_authorities
 from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
-from sagelet_engine.execution.launch import launch_plan
+from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.model.job import Verdict
 from sagelet_engine.model.runtime import LaunchPlan, Observation
