@@ -181,6 +181,6 @@ def _scratch(host: HostPlan, shell: Shell) -> list[confinement.DockerOptions]:
 
 
 def _mount(mount: Mount) -> confinement.DockerOptions:
-    """Returns a Mount of Docker's, not a bind: mounts may share a source, and its path may contain a colon."""
+    """Returns a Docker mount, not a bind: mounts may share a source, and its path may contain a colon."""
     target = f"/opt/ml/{mount.target}"
     return {"Type": "bind", "Source": str(mount.source), "Target": target, "ReadOnly": mount.read_only}
