@@ -57,7 +57,7 @@ def _redirected(endpoint: str, authority: str | None) -> Any:
             *args: Any,
             **options: Any,
         ) -> Any:
-            """Makes a client. One with an endpoint of AWS's, as SageMaker's SDK sets for STS, is redirected, too."""
+            """Makes a client. One with an AWS endpoint, as SageMaker's SDK sets for STS, is redirected, too."""
             if endpoint_url is None or is_aws(endpoint_url):
                 endpoint_url = endpoint
             if verify is None and endpoint_url == endpoint:

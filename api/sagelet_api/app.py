@@ -41,7 +41,7 @@ from sagelet_api.protocol.query import QUERY_SERVICES, parse_form, query_reply, 
 from sagelet_api.protocol.replies import error_reply, json_reply, send
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
-from sagelet_engine.base.concurrency import COMPUTING
+from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.errors import SageletError
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Application:
 
     def __init__(
         self,
-        door: RequestGuard,
+        guard: RequestGuard,
         control: WsgiApp,
         checks: Mapping[str, Callable[[Call], None]],
         services: Mapping[str, Operations],
@@ -88,8 +88,11 @@ class Application:
         pages: WsgiApp | None = None,
         routes: Routes = no_routes,
         hub: Hub | None = None,
+        computing: ConcurrencyLimit | None = None,
     ) -> None:
-        self._door = door
+        """`computing`: a place of it is taken while an operation computes."""
+        self._guard = guard
+        self._computing = computing or ConcurrencyLimit(COMPUTING_AT_ONCE)
         self._hub = hub
         self._pages = pages
         self._control = control
@@ -118,12 +121,12 @@ class Application:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = environ[CALL] = parse_call(environ)
-        start = self._door.guarded(call, start_response)
+        start = self._guard.guarded(call, start_response)
         try:
-            self._door.check_origin(call)
-            answer = None if self._door.is_apart(call) else _first(self._unsigned, call, environ, start)
+            self._guard.check_origin(call)
+            answer = None if self._guard.is_apart(call) else _first(self._unsigned, call, environ, start)
             if answer is None:
-                call = environ[CALL] = self._door.admit(call, environ)
+                call = environ[CALL] = self._guard.admit(call, environ)
                 call = environ[CALL] = self._name(call, environ)
                 answer = _first(self._signed.get(call.service, self._others), call, environ, start)
             if answer is None:
@@ -143,7 +146,7 @@ class Application:
     def _serve_page(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if self._pages is None or not _is_for_page(call):
             return None
-        self._door.check_page(call, environ)
+        self._guard.check_page(call, environ)
         return self._pages(environ, start)
 
     def _serve_hub(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
@@ -154,7 +157,7 @@ class Application:
     def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if not call.path.startswith(CONTROL_PREFIX):
             return None
-        self._door.check_control(call, environ, public=call.path == health.PATH)
+        self._guard.check_control(call, environ, public=call.path == health.PATH)
         return self._control(environ, start)
 
     def _lead_person(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
@@ -163,7 +166,7 @@ class Application:
         return send(call, way_to_page(call, f"{environ['wsgi.url_scheme']}://{call.headers['host']}"), start)
 
     def _move_browser(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        host = self._door.elsewhere(call) if call.is_read else None
+        host = self._guard.elsewhere(call) if call.is_read else None
         return None if host is None else move(environ, host, start)
 
     def _name(self, call: Call, environ: Environ) -> Call:
@@ -206,7 +209,7 @@ class Application:
                 rewind(environ, body)
                 return None
             operation = operation.handler
-        with COMPUTING.taken():
+        with self._computing.taken():
             reply = json_reply(call, operation(context, validate(call.service, call.operation, parameters)))
         return send(call, reply, start)
 

@@ -12,9 +12,10 @@ from typing import Any, TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock
+from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.base.keys import ca_file, key_pair, make_own_private
+from sagelet_engine.base.keys import KeyPair, ca_file, key_pair, make_own_private
 from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.execution.disk_watch import DiskWatch
@@ -98,14 +99,10 @@ class Engine:
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
-        try:
-            #: The owner's key pair.
-            self.keys = key_pair(settings.data)
-            self._store = Store(settings.data / "sagelet.db")
-            make_own_private(settings.data / "jobs")
-        except BaseException:
-            self._lock.close()
-            raise
+        #: A request takes a place of it while it computes, and leaves it while a commit waits for the disk.
+        self.computing = ConcurrencyLimit(COMPUTING_AT_ONCE)
+        #: The owner's key pair.
+        self.keys, self._store = self._open()
         #: Distinguishes one start of the server from the next.
         self.instance = uuid.uuid4().hex
         steady = SteadyClock(clock)
@@ -141,6 +138,17 @@ class Engine:
         steady.begin_at(self._last_change_ms())
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
+
+    def _open(self) -> tuple[KeyPair, Store]:
+        """Opens the data directory. Gives its lock back if that fails."""
+        data = self._settings.data
+        try:
+            keys, store = key_pair(data), Store(data / "sagelet.db", self.computing.away)
+            make_own_private(data / "jobs")
+        except BaseException:
+            self._lock.close()
+            raise
+        return keys, store
 
     def _check_runtime(self) -> None:
         try:

@@ -17,10 +17,11 @@ from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison import comparing
 from sagelet_engine.comparison.result import Comparison
+from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.execution.supervisors import Supervisors
 from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.model import faults, lifecycle, processing, training, warm_pools
-from sagelet_engine.model.file_systems import FileSystemSource, directory_of
+from sagelet_engine.model.file_systems import FileSystemSource
 from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents

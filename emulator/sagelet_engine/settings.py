@@ -9,7 +9,6 @@ from enum import Enum
 from pathlib import Path
 
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.model.file_systems import check_file_systems
 
 #: Hosts that may run at the same time, unless max_jobs is larger.
 DEFAULT_MAX_HOSTS = 8
@@ -26,6 +25,8 @@ DEFAULT_LOG = 2 * 1024**3
 LEAST_LOG = 1024**2
 #: RFC 9110, 7.2: names in a Host header, except an address in brackets.
 _HOST_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
+#: botocore shape FileSystemId.
+_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8,18}")
 
 
 class RuntimeChoice(str, Enum):
@@ -155,7 +156,7 @@ class Settings:
     slurm_task: SlurmTask = SlurmTask.PROCESS
     slurm_size: SlurmSize = SlurmSize.INSTANCE
     #: Patterns of local images whose containers keep a writable root file system, and of images that run as root if the
-    #: server is root. See model/confinement.py.
+    #: server is root. See runtimes/node/confinement.py.
     writable_images: tuple[str, ...] = ()
     root_images: tuple[str, ...] = ()
     #: Bytes that a container may print. A job that prints more is ended.
@@ -197,7 +198,7 @@ class Settings:
                 f"--host {self.host}: anybody who reaches this address could run code on this machine; "
                 "add --auth, which lets in holders of the key pair only (and --tls, which hides what they send)"
             )
-        check_file_systems(self.file_systems, self.data)
+        _check_file_systems(self.file_systems, self.data)
 
     @property
     def host_limit(self) -> int:
@@ -205,3 +206,16 @@ class Settings:
         if self.max_hosts is None and self.runtime is RuntimeChoice.SLURM:
             return CLUSTER_MAX_HOSTS
         return max(DEFAULT_MAX_HOSTS, self.max_jobs) if self.max_hosts is None else self.max_hosts
+
+
+def _check_file_systems(file_systems: Mapping[str, Path], data: Path) -> None:
+    """Raises SettingsError for a directory that cannot stand in, or that would give jobs sagelet's own files."""
+    for identifier, directory in file_systems.items():
+        named = f"--file-system {identifier}={directory}"
+        if not _FILE_SYSTEM_ID.fullmatch(identifier):
+            raise SettingsError(f"{named}: a file system's id is fs- and 8 to 18 of 0-9, a-f")
+        if not directory.is_absolute() or not directory.is_dir():
+            raise SettingsError(f"{named}: must be a directory that exists, by its absolute path")
+        ours, theirs = data.resolve(), directory.resolve()
+        if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
+            raise SettingsError(f"{named}: holds or lies in --data {data}; jobs must not see sagelet's own files")

@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.model import verdict
 from sagelet_engine.model.batch_keys import BatchKey, job_may, staging_bucket
 from sagelet_engine.runtimes.node import host_end
@@ -69,7 +70,7 @@ def reason(remote: Remote) -> str:
     found = host_end.ended(remote.root / "run")
     assert found is not None
     failure = remote.root / "opt-ml/output/failure"
-    return verdict.judge(remote.job, {"algo-1": found[0]}, {"algo-1": failure}).failure_reason or ""
+    return verdict.judge(remote.job, {"algo-1": found[0]}, {"algo-1": end_notes(failure)}).failure_reason or ""
 
 
 # --- rights ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from docker.models.containers import Container
 
 from sagelet_engine.base.keys import FILE as KEY_FILE
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.model.confinement import NOBODY
+from sagelet_engine.runtimes.node.confinement import NOBODY
 from support.server import SageletProcess, until
 from support.shell_jobs import ShellJobs
 from support.tiny_image import ensure

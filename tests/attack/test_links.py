@@ -15,10 +15,9 @@ from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.members import LEAST_SIZE, TooLarge
 from sagelet_engine.base.tarballs import pack, unpack
 from sagelet_engine.compile_cache.store import CacheStore
-from sagelet_engine.data import compilation
+from sagelet_engine.data import compilation, end_notes
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.doctor.reading import read_sources
-from sagelet_engine.model import verdict
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.node import host_end, host_files
 from sagelet_engine.s3.catalog import Catalog
@@ -222,8 +221,8 @@ def published(host: HostDirectories) -> str:
 
 #: By the file that it reads.
 READERS: dict[str, Callable[[HostDirectories], object]] = {
-    "opt-ml/output/failure": lambda host: verdict.failure_text(host.failure_file),
-    "opt-ml/output/sagelet/workers/failure.json": lambda host: verdict._worker_died_ms(host.opt_ml / "output"),
+    "opt-ml/output/failure": lambda host: end_notes.failure_text(host.failure_file),
+    "opt-ml/output/sagelet/workers/failure.json": lambda host: end_notes.worker_died_ms(host.opt_ml / "output"),
     "opt-ml/output/sagelet/compilation.json": compilation.read,
     "opt-ml/output/sagelet/worker-0.json": lambda host: workers_of(host.opt_ml, "algo-1"),
     "opt-ml/code/train.py": lambda host: [one.text for one in read_sources(host.opt_ml, ("code",))],

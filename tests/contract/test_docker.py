@@ -15,12 +15,12 @@ from docker.errors import NotFound
 
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
-from sagelet_engine.model.confinement import Exceptions
 from sagelet_engine.model.runtime import Handle, Mount
 from sagelet_engine.runtimes.docker import engine as sagelets_client
 from sagelet_engine.runtimes.docker import networks as docker_networks
 from sagelet_engine.runtimes.docker import spec
 from sagelet_engine.runtimes.docker.runtime import DockerRuntime, probe
+from sagelet_engine.runtimes.node.confinement import Exceptions
 from sagelet_engine.settings import DEFAULT_LOG
 from support.harness import DEADLINE_S, Harness, wait_for
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sagelet_engine.model.confinement import NOBODY
 from sagelet_engine.model.runtime import Line, Mount
 from sagelet_engine.runtimes.docker import spec as docker_spec
 from sagelet_engine.runtimes.node import host_plan
+from sagelet_engine.runtimes.node.confinement import NOBODY
 from sagelet_engine.runtimes.slurm import task as slurm_task
 from support.harness import Harness, wait_for
 

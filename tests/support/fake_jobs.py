@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import ResourceInUse
-from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn, owned_where
+from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_engine.base.errors import JobNotFound, SageletError
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.training import TrainingJob
@@ -55,7 +55,9 @@ class FakeJobs:
         return {"logStreams": [{"logStreamName": "job/algo-1-1"}]}
 
     def services(self) -> Mapping[str, Operations]:
-        training_logs = owned_where("logGroupName", "/aws/sagemaker/TrainingJobs")
+        def is_training_log(_context: Context, parameters: Mapping[str, Any]) -> bool:
+            return str(parameters.get("logGroupName")).startswith("/aws/sagemaker/TrainingJobs")
+
         return {
             "sagemaker": {
                 "CreateTrainingJob": self.create,
@@ -63,5 +65,5 @@ class FakeJobs:
                 "StopTrainingJob": self.stop,
                 "ListTags": SharedOperation(self.list_tags, owned_arn("ResourceArn", "training-job/")),
             },
-            "logs": {"DescribeLogStreams": SharedOperation(self.streams, training_logs)},
+            "logs": {"DescribeLogStreams": SharedOperation(self.streams, is_training_log)},
         }

@@ -19,7 +19,7 @@ _LONGEST = 200
 
 
 def is_person(call: Call) -> bool:
-    """True if the caller has not signed and does not use a client of AWS's, so a person may read the answer."""
+    """True if the caller has not signed and does not use an AWS client, so a person may read the answer."""
     names = (name.lower() for source in (call.headers, call.query) for name in source)
     return (
         call.credential is None

@@ -1,4 +1,4 @@
-"""The control endpoints of one job: its progress, its compiling, the doctor's findings, and a spot interruption.
+"""The control endpoints of one job: its progress, its compilations, the doctor's findings, and a spot interruption.
 
 `?account=&region=` say whose job it is.
 """

@@ -179,7 +179,7 @@ class ChunkedBody(RequestBody):
         line = self._source.readline(_MOST_LINE)
         found = _SIZE_LINE.fullmatch(line)
         if found is None:
-            raise BrokenBody(f"{line[:40]!r} is not the size of a chunk")
+            raise BrokenBody(f"{_quoted(line)} is not the size of a chunk")
         size = int(found[1], 16)
         if size:
             return size
@@ -197,7 +197,7 @@ class ChunkedBody(RequestBody):
         while (line := self._source.readline(left)) != b"\r\n":
             left -= len(line)
             if left <= 0 or not _TRAILER.fullmatch(line):
-                raise BrokenBody(f"{line[:40]!r} is not a trailer")
+                raise BrokenBody(f"{_quoted(line)} is not a trailer")
 
 
 #: These may come several times and form one list (RFC 9110, 5.3). For any other name, code might use the second value
@@ -230,6 +230,11 @@ class StrictHeaders(HeaderReader):
         return headers
 
 
+def _quoted(line: bytes) -> str:
+    """Returns the beginning of a line of a request, in quotes, for a message."""
+    return repr(line[:40].decode("latin-1").rstrip("\r\n"))
+
+
 def _field(line: bytes) -> tuple[bytes, bytes]:
     """Returns the name, in cheroot's capitals, and the value of one line.
 
@@ -237,7 +242,7 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
     """
     found = _FIELD.fullmatch(line)
     if found is None:
-        raise ValueError("The headers end early." if not line else f"{line[:40]!r} is not a header.")
+        raise ValueError("The headers end early." if not line else f"{_quoted(line)} is not a header.")
     return found[1].title(), found[2].strip(b" \t")
 
 

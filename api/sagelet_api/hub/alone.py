@@ -24,15 +24,15 @@ class HubAlone:
     """A WSGI application that serves the hub behind the rules of the request guard."""
 
     def __init__(self, store: HubStore) -> None:
-        self._door = RequestGuard()
+        self._guard = RequestGuard()
         self._hub = Hub(store, Anybody())
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = parse_call(environ)
-        start = self._door.guarded(call, start_response)
+        start = self._guard.guarded(call, start_response)
         try:
-            self._door.check_origin(call)
-            if not call.path.startswith(PREFIX) or self._door.is_apart(call):
+            self._guard.check_origin(call)
+            if not call.path.startswith(PREFIX) or self._guard.is_apart(call):
                 start("404 Only the hub is here", [("Content-Length", "0")])
                 return []
             return self._hub(call, environ, start)

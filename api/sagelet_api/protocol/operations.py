@@ -110,16 +110,6 @@ class OwnProtocol(Protocol):
         ...
 
 
-def owned_where(member: str, prefix: str) -> Callable[[Context, Parameters], bool]:
-    """A predicate for SharedOperation: `member` of the parameters is text that starts with `prefix`."""
-
-    def is_ours(_context: Context, parameters: Parameters) -> bool:
-        value = parameters.get(member)
-        return isinstance(value, str) and value.startswith(prefix)
-
-    return is_ours
-
-
 def owned_arn(member: str, resource: str) -> Callable[[Context, Parameters], bool]:
     """A predicate for SharedOperation: `member` is the ARN of a `resource`, for example `training-job/`."""
 

@@ -1,8 +1,8 @@
-"""The environment in which client programs reach the emulator and nothing else of AWS's.
+"""The environment in which client programs reach the emulator and no endpoint of AWS.
 
 The environment alone must be enough, because `python -I` and AWS's own CLI ignore PYTHONPATH and load no code of
 sagelet's. Three things hold there, each by itself. No key or token of the user's is in the variables, or in the file
-that they name. The configured endpoint is sagelet's. A client that still names an endpoint of AWS's trusts no
+that they name. The configured endpoint is sagelet's. A client that still names an AWS endpoint trusts no
 certificate that AWS has, so it sends nothing.
 """
 
@@ -18,7 +18,7 @@ NO_AUTHORITY = Path(__file__).with_name("no_authority.pem")
 #: The secret for a server that does not check it.
 SECRET = "sagelet"
 
-#: Each of these would bring in another identity, an endpoint of AWS's, or another server.
+#: Each of these would bring in another identity, an AWS endpoint, or another server.
 UNSET = (
     "SAGELET_CONTEXT",
     "AWS_PROFILE",

@@ -39,5 +39,5 @@ class ConcurrencyLimit:
             self._free.acquire()
 
 
-#: The limit of this process.
-COMPUTING = ConcurrencyLimit(2)
+#: How many of a server's requests compute at once.
+COMPUTING_AT_ONCE = 2

@@ -18,16 +18,18 @@ import sqlite3
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sagelet_engine.base import held_files
-from sagelet_engine.base.concurrency import COMPUTING
 from sagelet_engine.base.errors import SageletError
+
+#: Makes a context that a thread is in while it waits for the disk.
+Waiting = Callable[[], AbstractContextManager[None]]
 
 
 class Flusher:
@@ -36,8 +38,9 @@ class Flusher:
     A flush takes milliseconds. Other threads write meanwhile, and the next flush covers all of them.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, waiting: Waiting = nullcontext) -> None:
         self._path = path
+        self._waiting = waiting
         self._counting = threading.Lock()
         self._asked = 0
         self._flushing = threading.Lock()
@@ -49,7 +52,7 @@ class Flusher:
         with self._counting:
             self._asked += 1
             mine = self._asked
-        with COMPUTING.away(), self._flushing:
+        with self._waiting(), self._flushing:
             if self._flushed >= mine:
                 return
             with self._counting:
@@ -97,15 +100,15 @@ class NewerSchema(SageletError):
 
 class Database:
     """One database file. `migrations`: a script per schema version, applied in order. `PRAGMA user_version` counts
-    them.
+    them. `waiting`: entered by a thread while it waits for a flush.
 
     Every method may raise StoreUnavailable; the constructor may raise NewerSchema, too.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[str]) -> None:
+    def __init__(self, path: Path, migrations: Sequence[str], waiting: Waiting = nullcontext) -> None:
         self._path = path
         self._writing = threading.Lock()
-        self._log = Flusher(path.with_name(f"{path.name}-wal"))
+        self._log = Flusher(path.with_name(f"{path.name}-wal"), waiting)
         #: A file system without shared memory has no write-ahead log. There SQLite flushes each commit.
         self._has_log = True
         self._idle: deque[sqlite3.Connection] = deque()

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sagelet_engine.model.confinement import SCRATCH
 from sagelet_engine.model.job import Job
-from sagelet_engine.model.runtime import WARM_POOL_CACHE
+from sagelet_engine.model.runtime import SCRATCH, WARM_POOL_CACHE
 
 #: What SageMaker creates in /opt/ml before the container starts (seen in real containers). /opt/ml/output/intermediate
 #: is not made: if it is missing, the toolkit leaves its upload to the platform.

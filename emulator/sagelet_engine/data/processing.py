@@ -16,12 +16,12 @@ from sagelet_engine.data.artifacts import TreeUploader
 from sagelet_engine.data.channels import file_mode
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import SyncedDirectory
+from sagelet_engine.data.end_notes import failure_text
 from sagelet_engine.data.layout import PROCESSING, HostDirectories, JobDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.processing import ProcessingJob, ProcessingOutput
 from sagelet_engine.model.spec import ONE_DAY
-from sagelet_engine.model.verdict import failure_text
 
 #: The configuration, below /opt/ml.
 CONFIG = "config"

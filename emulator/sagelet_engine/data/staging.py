@@ -11,9 +11,10 @@ from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.base.volume import GIB, room
 from sagelet_engine.data.channels import file_mode
 from sagelet_engine.data.channels.sources import JobObjects, Listing
+from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
-from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS, directory_of
+from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.model.spec import Channel, CheckpointSpec, InputMode
 from sagelet_engine.model.training import TrainingJob

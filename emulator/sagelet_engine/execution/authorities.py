@@ -1,10 +1,28 @@
-"""Joins the system's certificate authorities and the server's own in one file, since clients take only one file."""
+"""The certificate authorities that hosts trust if the server has --tls: its own, and the system's.
+
+Clients take only one file, so the second one joins both.
+"""
 
 import os
+import shutil
 from pathlib import Path
 
+#: The file with the server's own authority, in the host's directory of configuration.
+CA_FILE = "sagelet-ca.pem"
+#: The file beside CA_FILE that holds this authority and the system's.
+CA_BUNDLE = "sagelet-ca-bundle.pem"
 #: Variables that name a file of authorities on this machine, such as a proxy's. Jobs then trust them, too.
 _NAMED_BY = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+
+
+def write_authorities(own: Path | None, directory: Path) -> None:
+    """Writes CA_FILE and CA_BUNDLE to a host's directory. `own`: the server's authority, or None without --tls, which
+    writes nothing. Raises OSError.
+    """
+    if own is None:
+        return
+    shutil.copyfile(own, directory / CA_FILE)
+    write_bundle(own, directory / CA_BUNDLE)
 
 
 def write_bundle(own: Path, target: Path) -> None:

@@ -158,9 +158,7 @@ class HostWatch:
             self._job_context.move(SecondaryStatus.INTERRUPTED, f"The instances were taken away: {cause}")
 
     def _notice_failure(self, found: Mapping[str, Observation]) -> None:
-        if self._failed_ms is None and any(
-            verdict.failed(found[host], self._work.failure_file(host)) for host in found
-        ):
+        if self._failed_ms is None and any(verdict.failed(found[host], self._work.end_notes(host)) for host in found):
             self._failed_ms = self._services.clock.now_ms()
 
     def _deadline(self) -> int | None:
@@ -194,7 +192,7 @@ class HostWatch:
     def judge(self, found: dict[str, Observation]) -> Verdict:
         if not found and self._job.stop_cause is None:
             return verdict.internal_error(f"the runtime {self._services.runtime.name!r} lost the job's hosts")
-        return verdict.judge(self._job, found, {host: self._work.failure_file(host) for host in found})
+        return verdict.judge(self._job, found, {host: self._work.end_notes(host) for host in found})
 
     def find(self) -> list[Handle]:
         return self._job_context.patiently(lambda: self._services.runtime.find(self._job.launch_id))

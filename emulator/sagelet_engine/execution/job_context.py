@@ -5,7 +5,6 @@ notifies the supervisor, which then loads it again.
 """
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -18,9 +17,8 @@ from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import ca_file
 from sagelet_engine.compile_cache.host_copies import HostCopies
-from sagelet_engine.execution.authorities import write_bundle
 from sagelet_engine.execution.disk_watch import DiskWatch
-from sagelet_engine.execution.launch import CA_BUNDLE, CA_FILE, Endpoint
+from sagelet_engine.execution.launch import Endpoint
 from sagelet_engine.model import lifecycle, verdict
 from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
 from sagelet_engine.model.objects import ObjectStore
@@ -60,13 +58,10 @@ class SupervisorDeps:
     #: True if a job keeps its place from attempt to attempt.
     keeps_places: bool
 
-
-def write_authorities(services: SupervisorDeps, directory: Path) -> None:
-    """Writes what the hosts need to trust a server with --tls. Does nothing without --tls."""
-    if services.endpoint.tls:
-        authority = ca_file(services.settings.data)
-        shutil.copyfile(authority, directory / CA_FILE)
-        write_bundle(authority, directory / CA_BUNDLE)
+    @property
+    def authority(self) -> Path | None:
+        """The certificate authority of a server with --tls. None without --tls."""
+        return ca_file(self.settings.data) if self.endpoint.tls else None
 
 
 class JobContext:

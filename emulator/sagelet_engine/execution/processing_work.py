@@ -9,13 +9,15 @@ from sagelet_engine.data import processing
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import DirectorySync, Syncer
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.execution.job_context import JobContext, SupervisorDeps, write_authorities
+from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint, common_environment, host_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.images.variants import is_training_image
 from sagelet_engine.model.job import Verdict
 from sagelet_engine.model.processing import ProcessingJob, as_processing
 from sagelet_engine.model.runtime import LaunchPlan, Observation
+from sagelet_engine.model.verdict import NO_NOTES, EndNotes
 
 
 class ProcessingWork:
@@ -34,15 +36,15 @@ class ProcessingWork:
     def _job(self) -> ProcessingJob:
         return as_processing(self._job_context.job)
 
-    def failure_file(self, host: str) -> None:  # noqa: ARG002 - only the exit code decides, as on AWS
-        return None
+    def end_notes(self, host: str) -> EndNotes:  # noqa: ARG002 - only the exit code decides, as on AWS
+        return NO_NOTES
 
     def stage(self, attend: Callable[[], None]) -> None:
         objects = JobObjects(self._services.objects, self._job, attend)
         for name in self._job.hosts:
             host = self.directories.host(name)
             processing.stage(self._job, name, host, objects)
-            write_authorities(self._services, host.opt_ml / processing.CONFIG)
+            write_authorities(self._services.authority, host.opt_ml / processing.CONFIG)
 
     def staged(self) -> None:
         self._outputs.begin()

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.data import compilation, inputconfig
@@ -12,15 +11,18 @@ from sagelet_engine.data.channels.pipe_mode import PipeFeed
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.directory_sync import Syncer
+from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.execution.job_context import JobContext, SupervisorDeps, write_authorities
-from sagelet_engine.execution.launch import launch_plan
+from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
+from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.model.job import Verdict
 from sagelet_engine.model.runtime import LaunchPlan, Observation
 from sagelet_engine.model.spec import InputMode
 from sagelet_engine.model.training import TrainingJob, as_training
+from sagelet_engine.model.verdict import EndNotes
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.reports.compile_reports import CompileReports, Findings
 from sagelet_engine.reports.doctor_inputs import DoctorInputs, End
@@ -48,8 +50,8 @@ class TrainingWork:
     def _job(self) -> TrainingJob:
         return as_training(self._job_context.job)
 
-    def failure_file(self, host: str) -> Path:
-        return self.directories.host(host).failure_file
+    def end_notes(self, host: str) -> EndNotes:
+        return end_notes(self.directories.host(host).failure_file)
 
     def stage(self, attend: Callable[[], None]) -> None:
         services, job = self._services, self._job
@@ -59,7 +61,7 @@ class TrainingWork:
             host = self.directories.host(name)
             Stager(services.objects, job, objects, file_systems, protected=protected).stage(host)
             inputconfig.write(job, name, host)
-            write_authorities(services, host.config)
+            write_authorities(services.authority, host.config)
             failpoint(Failpoint.AFTER_STAGING_HOST)
         services.cache.populate(job, self.directories)
         self._pipes.stage(objects)

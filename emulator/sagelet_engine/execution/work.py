@@ -5,12 +5,12 @@ The supervisor and the host watch drive jobs of every kind. Where kinds differ, 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.model.job import Verdict
 from sagelet_engine.model.runtime import LaunchPlan, Observation
+from sagelet_engine.model.verdict import EndNotes
 
 #: A host and a line for its log.
 HostLine = tuple[str, str]
@@ -23,8 +23,8 @@ class JobWork(Protocol):
     #: Directories below /opt/ml whose data is elsewhere, so that they do not count as the job's volume.
     streamed: tuple[str, ...]
 
-    def failure_file(self, host: str) -> Path | None:
-        """Returns the file that fails the job if the host left it. None if the kind of job has none."""
+    def end_notes(self, host: str) -> EndNotes:
+        """Returns what a host that is down wrote about its end. NO_NOTES if the kind of job has no such files."""
 
     def stage(self, attend: Callable[[], None]) -> None:
         """Puts the inputs where the hosts read them.

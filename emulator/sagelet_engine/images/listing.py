@@ -1,4 +1,4 @@
-"""The images of sagelet that are here."""
+"""Lists the images of sagelet that the Docker Engine of this machine has."""
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,9 +26,6 @@ class LocalImage:
     created: datetime
     #: True for an image that this version of sagelet runs.
     current: bool
-
-    def age_seconds(self, now_ms: int) -> float:
-        return now_ms / 1000 - self.created.timestamp()
 
 
 def list_images(client: docker.DockerClient | None = None) -> list[LocalImage]:

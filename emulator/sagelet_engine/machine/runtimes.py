@@ -12,9 +12,9 @@ from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import CU13, PLUGINS, RELEASES, VARIANTS, Variant, training_image
-from sagelet_engine.model.confinement import Exceptions
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.runtimes.node import kept_packages
+from sagelet_engine.runtimes.node.confinement import Exceptions
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles, is_loopback
 from sagelet_engine.state.identity import names_of

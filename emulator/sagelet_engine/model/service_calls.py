@@ -7,7 +7,7 @@ from sagelet_engine.base.wire import JsonObject
 
 
 class CallRefused(SageletError):
-    """The operation answered with an error of AWS's. `code` is the error's code, the text is its message."""
+    """The operation answered with an AWS error. `code` is the error's code, the text is its message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -57,6 +57,12 @@ class Definition:
     #: TrainingJobDefinition as it came.
     request: Mapping[str, Any]
 
+    @property
+    def static(self) -> Mapping[str, str]:
+        """StaticHyperParameters: values that all trials have."""
+        static: Mapping[str, str] = self.request.get("StaticHyperParameters", {})
+        return static
+
 
 @dataclass(frozen=True)
 class TuningSpec:

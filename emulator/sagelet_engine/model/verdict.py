@@ -1,11 +1,8 @@
 """Decides how a job ended: facts about its hosts become a status and AWS's FailureReason."""
 
-import io
-import json
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
-from sagelet_engine.base import nofollow
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
 from sagelet_engine.model.lifecycle import RULES, STOPPED_AS
@@ -15,8 +12,6 @@ from sagelet_engine.model.runtime import Observation
 #: botocore shape FailureReason.
 REASON_LIMIT = 1024
 
-#: Below /opt/ml/output: what the workers of a host report of their end.
-WORKERS = Path("sagelet", "workers")
 #: The head start of a killed process over those that fail by its death. They notice at once, its launcher a little
 #: later.
 KILLED_BEFORE_MS = 2000
@@ -30,7 +25,21 @@ INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
 CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACITY}")
 
 
-def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path | None]) -> Verdict:
+@dataclass(frozen=True)
+class EndNotes:
+    """What a host's container wrote about its end (`data/end_notes.py` reads it)."""
+
+    #: The first 1024 characters of the failure file. None if there is none.
+    failure: str | None = None
+    #: When the first of its workers died, in ms since the epoch. None if no worker left a note.
+    worker_died_ms: int | None = None
+
+
+#: Those of a job whose kind has no such files.
+NO_NOTES = EndNotes()
+
+
+def judge(job: Job, hosts: Mapping[str, Observation], notes: Mapping[str, EndNotes]) -> Verdict:
     """Returns the verdict of a job whose hosts are all down.
 
     A stopped job is stopped whatever its script returned. Otherwise the host that failed first decides, because the
@@ -41,7 +50,7 @@ def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str
     """
     if job.stop_cause is not None:
         return Verdict(STOPPED_AS[job.stop_cause])
-    first = first_failed(hosts, failure_files)
+    first = first_failed(hosts, notes)
     if first is None:
         return Verdict(SecondaryStatus.COMPLETED)
     host = hosts[first]
@@ -51,9 +60,7 @@ def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str
         return internal_error(f"{first}: {host.error or 'the host disappeared'}")
     if isinstance(job, ProcessingJob):
         return Verdict(SecondaryStatus.FAILED, _processing_failure(job, host, host.exit_code))
-    path = failure_files[first]
-    text = None if path is None else failure_text(path)
-    return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
+    return Verdict(SecondaryStatus.FAILED, algorithm_error(notes[first].failure or host_error(host), host.exit_code))
 
 
 def _processing_failure(job: ProcessingJob, host: Observation, exit_code: int) -> str:
@@ -65,38 +72,27 @@ def _processing_failure(job: ProcessingJob, host: Observation, exit_code: int) -
     return algorithm_error(host.error or "", exit_code)
 
 
-def first_failed(hosts: Mapping[str, Observation], failure_files: Mapping[str, Path | None]) -> str | None:
+def first_failed(hosts: Mapping[str, Observation], notes: Mapping[str, EndNotes]) -> str | None:
     """Returns the host that failed first, of hosts that are down, or None if none failed."""
-    bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
+    bad = [name for name, host in hosts.items() if failed(host, notes[name])]
     # A host with an unknown end has vanished. It comes before those that were ended because of it.
-    return min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]), default=None)
+    return min(bad, key=lambda name: _failed_ms(hosts[name], notes[name]), default=None)
 
 
-def _failed_ms(host: Observation, failure_file: Path | None) -> int:
+def _failed_ms(host: Observation, notes: EndNotes) -> int:
     """Returns when a host failed, in ms since the epoch. A host with an unknown end comes before all others."""
     if not host.finished_ms:
         return 0
-    died = None if failure_file is None else _worker_died_ms(failure_file.parent)
-    if died is None:
+    if notes.worker_died_ms is None:
         # The host was killed as a whole, so it left no note. Its peers saw their connections close before its end was
         # seen.
         return host.finished_ms - (KILLED_BEFORE_MS if host.exit_code == KILLED else 0)
-    return min(died, host.finished_ms)
+    return min(notes.worker_died_ms, host.finished_ms)
 
 
-def _worker_died_ms(output: Path) -> int | None:
-    note = WORKERS / "failure.json"
-    text = failure_text(output / note, within=1 + len(note.parts))
-    try:
-        note = json.loads(text or "")
-        return int(note["time_ms"]) - (KILLED_BEFORE_MS if note["killed"] else 0)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # The container may write anything.
-        return None
-
-
-def failed(host: Observation, failure_file: Path | None) -> bool:
-    """True if a host that is down fails its job. `failure_file`: None if the job's kind has none."""
-    return host.exit_code != 0 or (failure_file is not None and failure_text(failure_file) is not None)
+def failed(host: Observation, notes: EndNotes) -> bool:
+    """True if a host that is down fails its job."""
+    return host.exit_code != 0 or notes.failure is not None
 
 
 def algorithm_error(text: str, exit_code: int) -> str:
@@ -143,15 +139,3 @@ def client_error(message: str) -> Verdict:
 
 def capacity_error(message: str) -> Verdict:
     return Verdict(SecondaryStatus.FAILED, f"CapacityError: {message}"[:REASON_LIMIT])
-
-
-def failure_text(path: Path, within: int = 2) -> str | None:
-    """Returns the failure file's first 1024 characters, or None if there is no such ordinary file.
-
-    `within`: the number of names at the path's end that the container may have made.
-    """
-    try:
-        with nofollow.open_path(path, within) as file:
-            return io.TextIOWrapper(file, encoding="utf-8", errors="replace").read(REASON_LIMIT)
-    except nofollow.NoFile:
-        return None

@@ -21,7 +21,7 @@ VERSION = "2020-12-01"
 _NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}", re.ASCII)
 #: Types of steps that run here.
 TYPES = frozenset({"Training", "Processing", "Tuning", "Condition", "Fail", "Callback", "Model", "RegisterModel"})
-#: Types of AWS's that do not run here, and why.
+#: AWS's types that do not run here, and why.
 REFUSED_TYPES: Mapping[str, str] = {
     "Transform": "sagelet runs no batch transform jobs",
     "QualityCheck": "it needs AWS's model monitor",

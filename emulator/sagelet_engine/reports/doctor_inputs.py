@@ -9,6 +9,7 @@ from pathlib import Path
 from sagelet_engine.base import nofollow
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.compilation import chosen_compiler
+from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
 from sagelet_engine.doctor.diagnosis import diagnose
@@ -67,7 +68,7 @@ class DoctorInputs:
     def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
         hosts: Mapping[str, Observation] = end.hosts if end else {}
         directories = JobDirectories.of(self.data, job)
-        first = verdict.first_failed(hosts, {host: directories.host(host).failure_file for host in hosts})
+        first = verdict.first_failed(hosts, {host: end_notes(directories.host(host).failure_file) for host in hosts})
         lines, last_ms = self._last_lines(job, first or job.hosts[0])
         if end is None and job.secondary is SecondaryStatus.TRAINING:
             return _under_way(report, now_ms, lines, last_ms)

@@ -14,7 +14,7 @@ from sagelet_engine.data.compilation import INDUCTOR, asks_for_compiler, chosen_
 from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.model import verdict
-from sagelet_engine.model.job import Job, JobKind, Verdict
+from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.spec import TrainingSpec
 from sagelet_engine.model.training import TrainingJob
@@ -73,10 +73,8 @@ class ImageChoice:
         return None
 
     def _resolve(self, job: Job) -> Resolution:
-        if job.key.kind is JobKind.PROCESSING and self.runtime.cluster is not None:
-            raise ClientFault(
-                "Processing jobs do not run on a Slurm cluster yet: start sagelet with --runtime docker or process"
-            )
+        if why := self.runtime.refused_kinds.get(job.key.kind.value):
+            raise ClientFault(why)
         uri = job.spec.image
         if not uri:
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from sagelet_engine.model.runtime import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import (
+    NO_KINDS,
+    WARM_POOL_CACHE,
+    Handle,
+    HostPlan,
+    LaunchPlan,
+    Line,
+    Observation,
+    Usage,
+)
 from sagelet_engine.runtimes.node.host_environment import OptMlPaths
 from sagelet_engine.simulation.clock import SimulatedClock
 
@@ -163,6 +172,7 @@ class FunctionRuntime:
     #: A function replaces any image.
     knows_images = False
     gpu_remedy = "functions use no GPUs"
+    refused_kinds = NO_KINDS
     runs_scripts = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:

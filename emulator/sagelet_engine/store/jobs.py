@@ -9,14 +9,14 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagelet_engine.base.changes import Changes
-from sagelet_engine.base.database import Database, DatabaseDamaged
+from sagelet_engine.base.database import Database, DatabaseDamaged, Waiting
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
 from sagelet_engine.model.job import J, Job, JobKey, JobKind, PoolStatus
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
@@ -64,9 +64,9 @@ class StaleRecord(SageletError):
 
 
 class Store(Database):
-    """All durable state of one data directory."""
+    """All durable state of one data directory. `waiting`: entered by a thread while it waits for a flush."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, waiting: Waiting = nullcontext) -> None:
         #: Set when a status may be waiting to be announced.
         self.status_noted = threading.Event()
         #: Counts every change of a job's record or tags, and every line and metric point, of any job.
@@ -78,7 +78,7 @@ class Store(Database):
         )
         self.pipelines = sql_pipelines.Pipelines(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
-        super().__init__(path, MIGRATIONS)
+        super().__init__(path, MIGRATIONS, waiting)
 
     def _note_change(self) -> None:
         self.status_noted.set()

@@ -22,7 +22,7 @@ _SAME = (
 
 def static_parameters(definition: Definition) -> dict[str, str]:
     """Returns StaticHyperParameters as AWS describes them: with the name of the objective metric."""
-    return {**definition.request.get("StaticHyperParameters", {}), OBJECTIVE_PARAMETER: definition.objective.metric}
+    return {**definition.static, OBJECTIVE_PARAMETER: definition.objective.metric}
 
 
 def child_request(job: TuningJob, trial: Trial) -> JsonObject:

@@ -234,8 +234,7 @@ def _propose(job: TuningJob, definition: str, trials: Sequence[Trial]) -> Mappin
 
 
 def _settings(job: TuningJob, definition: Definition) -> Settings:
-    static = definition.request.get("StaticHyperParameters", {})
-    return Settings(definition.objective.maximize, job.spec.strategy_config, job.spec.max_trials, static)
+    return Settings(definition.objective.maximize, job.spec.strategy_config, job.spec.max_trials, definition.static)
 
 
 def _ended(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> TuningJob:

@@ -65,7 +65,7 @@ def _is_better(one: Definition, trial: Trial, other: Trial) -> bool:
 def _inherited(one: Definition, source: Definition, trial: Trial) -> list[Inherited]:
     """Returns what a trial tells about a definition. Empty if one of its values is not in its range."""
     space = space_of(one.ranges)
-    values = {**source.request.get("StaticHyperParameters", {}), **trial.values}
+    values = {**source.static, **trial.values}
     try:
         space.positions(values)
     except (InvalidRange, KeyError, ValueError):

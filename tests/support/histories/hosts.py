@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sagelet_engine.base.errors import RuntimeUnavailable
-from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import NO_KINDS, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from support.histories.files import Files
 from support.histories.schedule import Schedule
 
@@ -67,11 +67,11 @@ class Hosts:
 
     name = "simulated"
     #: They are this machine's own.
-    cluster = None
     endpoint_host = "endpoint"
     binds_read_only = False
     knows_images = True
     gpu_remedy = ""
+    refused_kinds = NO_KINDS
     runs_scripts = False
     #: The hosts run on this machine.
     cluster = None

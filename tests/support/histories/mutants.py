@@ -5,7 +5,6 @@ A mutant is a mistake that somebody could make in a small change. It patches one
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -19,6 +18,7 @@ from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.log_events import LogStream
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.verdict import EndNotes
 from sagelet_engine.scheduling.local import LocalScheduler, WaitingJobs
 from sagelet_engine.store.jobs import Store
 
@@ -118,9 +118,9 @@ def _reads_one_exit_code() -> Any:
     """Of several hosts, only the first one's exit code counts."""
     work = verdict.judge
 
-    def judge(job: TrainingJob, hosts: Mapping[str, Observation], files: Mapping[str, Path]) -> Verdict:
+    def judge(job: TrainingJob, hosts: Mapping[str, Observation], notes: Mapping[str, EndNotes]) -> Verdict:
         first = {name: hosts[name] for name in list(hosts)[:1]}
-        return work(job, first, {name: files[name] for name in first})
+        return work(job, first, {name: notes[name] for name in first})
 
     return mock.patch.object(verdict, "judge", judge)
 

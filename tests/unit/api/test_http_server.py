@@ -167,6 +167,12 @@ def test_headers_that_mean_two_things_are_refused(lines: bytes) -> None:
     assert answer.startswith(b"HTTP/1.1 400 "), answer
 
 
+def test_a_refused_header_is_shown_as_it_was_sent() -> None:
+    with Server(echo, "127.0.0.1", 0) as server:
+        answer = exchange(server.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n")
+    assert answer.endswith(rb"'X: a\x00b' is not a header."), answer
+
+
 def test_a_header_cannot_pass_for_another() -> None:
     def show(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         start_response("200 OK", [])

@@ -3,8 +3,10 @@
 import ast
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -88,3 +90,44 @@ def test_every_file_that_architecture_and_readmes_of_packages_name_is_there() ->
             if re.fullmatch(r"[\w/.-]+\.py", name) and not any(f"/{file}".endswith(f"/{name}") for file in known):
                 wrong.append(f"{page.relative_to(ROOT)}: {name}")
     assert wrong == []
+
+
+def arrows(block: str) -> dict[str, set[str]]:
+    """What each node of a block of the diagram may import: all that its arrows lead to."""
+    found: dict[str, set[str]] = {}
+    for line in re.sub(r'\["[^"]*"\]', "", block).splitlines():
+        parts = [[name.strip() for name in part.split("&")] for part in line.split("-->")]
+        for first, second in pairwise(parts):
+            for name in first:
+                found.setdefault(name, set()).update(second)
+    for _ in found:
+        for targets in found.values():
+            targets |= {further for name in targets for further in found.get(name, ())}
+    return found
+
+
+#: Nodes of the diagram whose names are not those of the packages, because a node has its name once in a diagram.
+NODES = {"api": {"hub": "hubapi", "comparison": "comparisonapi"}, "engine": {"engine": "root", "machine": "root"}}
+
+
+@pytest.mark.parametrize("part", ["api", "engine"])
+def test_the_diagram_has_every_import_between_packages_and_no_other_package(part: str) -> None:
+    diagram = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("flowchart TD")[2].partition("```")[0]
+    may = arrows(diagram.partition(f"subgraph {part}[")[2].partition("\n    end")[0])
+    nodes = set(may) | {name for targets in may.values() for name in targets}
+    package, names = f"sagelet_{part}", NODES[part]
+    graph = grimp.build_graph(package)
+    children = {child.removeprefix(f"{package}.") for child in graph.find_children(package)}
+    assert nodes <= {names.get(child, child) for child in children}
+    # Modules beside the packages are small.
+    assert {child for child in children if graph.find_children(f"{package}.{child}")} <= {
+        *nodes, *(child for child, node in names.items() if node in nodes)
+    }  # fmt: skip
+    missing = set()
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            ends = [name.split(".")[1] for name in (importer, imported) if "." in name]
+            first, second = (names.get(end, end) for end in ends) if len(ends) == 2 else ("", "")
+            if {first, second} <= nodes and first != second and second not in may.get(first, ()):
+                missing.add(f"{first} --> {second}")
+    assert missing == set()

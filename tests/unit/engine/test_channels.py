@@ -14,7 +14,8 @@ from sagelet_engine.data import inputconfig
 from sagelet_engine.data.channels.dealing import dealt, shuffled
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.execution.launch import Endpoint, launch_plan
+from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.model.training import TrainingJob
 from support.channels import channel, job_with, manifest
 from support.fakes import FakeClock, FakeObjects, FakeRuntime

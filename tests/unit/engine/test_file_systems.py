@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.data.layout import HostDirectories
-from sagelet_engine.model.file_systems import FileSystemSource, directory_of
+from sagelet_engine.model.file_systems import FileSystemSource
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.runtime import Mount
 from support.world import World, until

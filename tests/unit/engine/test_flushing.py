@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.base.concurrency import ConcurrencyLimit
 from sagelet_engine.base.database import Flusher, NotFlushed
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.training import create
@@ -46,6 +47,29 @@ def store(tmp_path: Path) -> Store:
 
 def insert(store: Store, name: str) -> None:
     store.insert(create(key(name), f"id-{name}", request(name), {}, 0))
+
+
+def test_who_waits_for_the_disk_computes_nothing(tmp_path: Path, disk: Disk) -> None:
+    limit = ConcurrencyLimit(1)
+    store = Store(tmp_path / "sagelet.db", limit.away)
+    computed = threading.Event()
+
+    def write() -> None:
+        with limit.taken():
+            insert(store, "one")
+
+    def compute() -> None:
+        with limit.taken():
+            computed.set()
+
+    disk.free.clear()
+    began = disk.began
+    threads = in_threads(write)
+    until(lambda: disk.began > began)
+    threads += in_threads(compute)
+    assert computed.wait(SECONDS), "the writer kept its place while it waited"
+    disk.free.set()
+    join(threads)
 
 
 def in_threads(*work: Callable[[], None]) -> list[threading.Thread]:

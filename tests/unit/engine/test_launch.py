@@ -9,7 +9,8 @@ import pytest
 
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.execution.launch import Endpoint, launch_plan
+from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.model.training import create
 from support.fakes import FakeClock, FakeRuntime

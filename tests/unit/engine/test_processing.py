@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.model import aws_texts, processing, training, verdict
-from sagelet_engine.model.cluster import Cluster
 from sagelet_engine.model.job import JobKey, JobKind
 from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.runtime import Observation
+from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock, FakeRuntime
@@ -43,7 +42,7 @@ def test_a_record_is_read_as_it_was_written(store: Store) -> None:
 
 def test_a_cluster_is_refused_by_name() -> None:
     runtime = FakeRuntime(FakeClock())
-    runtime.cluster = cast("Cluster", object())
+    runtime.refused_kinds = SlurmRuntime.refused_kinds
     refusal = ImageChoice(Resolver(), runtime).refusal(job())
     assert refusal is not None
     assert refusal.failure_reason is not None
@@ -77,7 +76,7 @@ def test_images_that_are_refused_by_name(image: str, why: str) -> None:
 
 def test_memory_that_ran_out_is_told_in_aws_s_words() -> None:
     ended = {"algo-1": Observation(running=False, exit_code=137, out_of_memory=True, finished_ms=1)}
-    told = verdict.judge(job(), ended, {"algo-1": None})
+    told = verdict.judge(job(), ended, {"algo-1": verdict.NO_NOTES})
     assert told.failure_reason == f"ClientError: {aws_texts.PROCESSING_OUT_OF_MEMORY}"
 
 

@@ -10,7 +10,8 @@ import pytest
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.data import inputconfig
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
-from sagelet_engine.execution.launch import Endpoint, launch_plan
+from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.model.training import TrainingJob, create

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.data.end_notes import end_notes, failure_text
 from sagelet_engine.model import verdict
 from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.lifecycle import advance, request_stop
@@ -25,7 +26,7 @@ def job_of(cause: StopCause | None = None) -> TrainingJob:
 
 
 def judged(tmp_path: Path, hosts: Mapping[str, Observation], cause: StopCause | None = None) -> Verdict:
-    return verdict.judge(job_of(cause), hosts, {name: tmp_path / name / "failure" for name in hosts})
+    return verdict.judge(job_of(cause), hosts, {name: end_notes(tmp_path / name / "failure") for name in hosts})
 
 
 def fail(tmp_path: Path, text: str, host: str = "algo-1") -> None:
@@ -99,7 +100,7 @@ def test_a_long_text_is_cut_and_the_exit_code_survives(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "failure").write_bytes(b"a\xffb")
-    assert verdict.failure_text(tmp_path / "failure") == "a\ufffdb"
+    assert failure_text(tmp_path / "failure") == "a\ufffdb"
 
 
 def test_what_is_no_ordinary_file_is_no_failure_file(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_what_is_no_ordinary_file_is_no_failure_file(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "parent").symlink_to(tmp_path)
     for name in ("absent", "secret/below", "link", "pipe", "directory"):
-        assert verdict.failure_text(tmp_path / name) is None
+        assert failure_text(tmp_path / name) is None
 
 
 def died(tmp_path: Path, host: str, note: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.model import confinement
-from sagelet_engine.model.confinement import NOBODY, Exceptions, User
+from sagelet_engine.runtimes.node import confinement
+from sagelet_engine.runtimes.node.confinement import NOBODY, Exceptions, User
 
 GIB = 1024**3
 ORDINARY = User(1000, 100)

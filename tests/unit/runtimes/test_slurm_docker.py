@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.model.confinement import NO_EXCEPTIONS, Exceptions, User
 from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.node.confinement import NO_EXCEPTIONS, Exceptions, User
 from sagelet_engine.runtimes.slurm import docker as slurm_docker
 from sagelet_engine.runtimes.slurm.task import ContainerTask, patience
 

@@ -67,7 +67,7 @@ def _patches(endpoint: str) -> dict[str, Patch]:
 
 
 def redirect_session(session: Any, endpoint: str) -> None:
-    """Wraps `create_client` of a session's class. Clients without an endpoint, or with one of AWS's, get this
+    """Wraps `create_client` of a session's class. Clients without an endpoint, or with an AWS endpoint, get this
     endpoint.
     """
     create = session.create_client

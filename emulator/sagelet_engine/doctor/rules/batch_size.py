@@ -21,7 +21,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def batch_rows(worker: WorkerReport) -> int:
-    """Returns the rows of most batches of one worker. 0 if unknown."""
+    """Returns the number of rows that most batches of one worker have. 0 if unknown."""
     return worker.batch_shapes[0].shape[0] if worker.batch_shapes and worker.batch_shapes[0].shape else 0
 
 

@@ -19,9 +19,7 @@ from urllib3.exceptions import HTTPError
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model import confinement
-from sagelet_engine.model.confinement import NO_EXCEPTIONS, Exceptions
-from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import NO_KINDS, SCRATCH, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.docker import podman, spec
 from sagelet_engine.runtimes.docker import stream as docker_stream
 from sagelet_engine.runtimes.docker.engine import DockerAnswer, DockerFacts, facts, probe, usage
@@ -29,6 +27,8 @@ from sagelet_engine.runtimes.docker.log import FrameParser, LineAssembler, as_si
 from sagelet_engine.runtimes.docker.networks import NO_NETWORK, JobNetworks
 from sagelet_engine.runtimes.docker.stream import ByteRelay
 from sagelet_engine.runtimes.lost_hosts import is_deleted
+from sagelet_engine.runtimes.node import confinement
+from sagelet_engine.runtimes.node.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.runtimes.node.output import HEARTBEAT_S, MAX_BATCH
 from sagelet_engine.settings import DEFAULT_LOG
 
@@ -81,6 +81,7 @@ class DockerRuntime:
     binds_read_only = True
     knows_images = True
     gpu_remedy = "`sagelet image build --variant cu13`, or cu12 for a driver older than 580"
+    refused_kinds = NO_KINDS
     runs_scripts = True
 
     def __init__(
@@ -429,7 +430,7 @@ def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
     own = [host.opt_ml, *([host.cache] if host.cache is not None else [])]
     try:
         if shell.read_only:
-            confinement.make_scratch(host.run_dir / confinement.SCRATCH, shell.user)
+            confinement.make_scratch(host.run_dir / SCRATCH, shell.user)
         confinement.give(own, shell.user, [host.opt_ml / path for path in host.read_only])
     except confinement.CannotGive as error:
         raise ClientFault(f"{plan.job_name}: {error}") from error

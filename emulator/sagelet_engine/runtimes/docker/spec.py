@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagelet_engine.images.platform import architecture
-from sagelet_engine.model import confinement
-from sagelet_engine.model.confinement import User
-from sagelet_engine.model.runtime import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
+from sagelet_engine.model.runtime import MOST_PROCESSES, SCRATCH, WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
 from sagelet_engine.runtimes.docker.engine import DockerFacts
+from sagelet_engine.runtimes.node import confinement
+from sagelet_engine.runtimes.node.confinement import User
 
 LABEL = "org.sagelet."
 JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}host", f"{LABEL}owner"
@@ -176,11 +176,11 @@ def _limits(host: HostPlan, shell: Shell) -> confinement.DockerOptions:
 def _scratch(host: HostPlan, shell: Shell) -> list[confinement.DockerOptions]:
     if not shell.read_only:
         return []
-    places = confinement.scratch_mounts(host.run_dir / confinement.SCRATCH)
+    places = confinement.scratch_mounts(host.run_dir / SCRATCH)
     return [{"Type": "bind", "Source": source, "Target": target, "ReadOnly": False} for source, target in places]
 
 
 def _mount(mount: Mount) -> confinement.DockerOptions:
-    """Returns a Mount of Docker's, not a bind: mounts may share a source, and its path may contain a colon."""
+    """Returns a Docker mount, not a bind: mounts may share a source, and its path may contain a colon."""
     target = f"/opt/ml/{mount.target}"
     return {"Type": "bind", "Source": str(mount.source), "Target": target, "ReadOnly": mount.read_only}

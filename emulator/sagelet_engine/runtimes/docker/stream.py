@@ -1,4 +1,4 @@
-"""Reads the body of an endless answer of Docker's.
+"""Reads the body of an answer of Docker that does not end.
 
 Docker sends every line of a log as an HTTP chunk. urllib3 returns the chunks one by one, which takes more time than all
 later work on the lines. So this module reads the bytes from the socket and decodes the chunks itself.

@@ -23,8 +23,8 @@ from pathlib import Path
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.model import confinement
-from sagelet_engine.runtimes.node import host_files, host_shim
+from sagelet_engine.model.runtime import SCRATCH
+from sagelet_engine.runtimes.node import confinement, host_files, host_shim
 from sagelet_engine.runtimes.node.plan import Container as Wanted
 from sagelet_engine.runtimes.node.plan import End, Plan, container_of
 
@@ -97,7 +97,7 @@ class Container(host_shim.Body):
             _docker("rm", "--force", "--volumes", self._name)
         except DockerFault as fault:
             return super().end(None, f"Docker on {_node()}: {fault}. {_last_words()}")
-        shutil.rmtree(confinement.SCRATCH, ignore_errors=True)
+        shutil.rmtree(SCRATCH, ignore_errors=True)
         if state["Status"] == "created" and not state["Error"]:
             # The client was killed before it could start the container.
             return super().end(code, error)
@@ -171,7 +171,7 @@ def options(plan: Plan, slurm: Mapping[str, str], user: User | None, path: str =
     found += [f"--label={name}={value}" for name, value in labels.items()]
     found += [f"--add-host={name}:{address}" for name, address in plan["hosts"].items()]
     found += [f"--mount={mount_option(*mount)}" for mount in container["mounts"]]
-    scratch = confinement.scratch_mounts(Path(confinement.SCRATCH).absolute()) if read_only else []
+    scratch = confinement.scratch_mounts(Path(SCRATCH).absolute()) if read_only else []
     found += [f"--mount={mount_option(*mount, read_only=False)}" for mount in scratch]
     found += _limits(container["memory_bytes"], container["cpus"], slurm)
     if plan["gpus"]:
@@ -210,7 +210,7 @@ def _give(container: Wanted, user: User | None) -> None:
     """Gives the host's files to the user of its container. Raises DockerFault."""
     try:
         if container["read_only"]:
-            confinement.make_scratch(Path(confinement.SCRATCH).absolute(), user)
+            confinement.make_scratch(Path(SCRATCH).absolute(), user)
         confinement.give([Path(one) for one in container["own"]], user, [Path(one) for one in container["linked"]])
     except (confinement.CannotGive, OSError) as error:
         raise DockerFault(str(error)) from error

@@ -7,7 +7,7 @@ process of it can be left behind. **Nobody has run this with the real programs**
   code (`prepare_linux.go`: "cases we need to propagate signals to container process: when pgrp == 0 because container
   won't run in a terminal"; `monitor_linux.go`). So a process that Slurm signals gets the signal twice.
 - enroot replaces itself by the command with exec (`runtime.sh`: "exec enroot-unshare", "exec enroot-switchroot"), so
-  the command itself gets a SIGTERM. pyxis runs enroot inside a step of Slurm's. Here that would be a step of an `srun`
+  the command itself gets a SIGTERM. pyxis runs enroot inside a Slurm step. Here that would be a step of an `srun`
   of its own, which kills its tasks when it gets a SIGTERM (Slurm 22.05: "srun: forcing job termination ... Killed").
 """
 

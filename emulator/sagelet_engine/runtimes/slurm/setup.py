@@ -8,7 +8,7 @@ from pathlib import Path
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import RuntimeUnavailable, SettingsError
 from sagelet_engine.model.cluster import Refused
-from sagelet_engine.model.confinement import Exceptions
+from sagelet_engine.runtimes.node.confinement import Exceptions
 from sagelet_engine.runtimes.process.runtime import StandIn
 from sagelet_engine.runtimes.slurm.address import check_address
 from sagelet_engine.runtimes.slurm.commands import Slurm

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from sagelet_engine.base.errors import ClientFault
-from sagelet_engine.model.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.model.runtime import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan
 from sagelet_engine.runtimes.docker import spec as docker_spec
 from sagelet_engine.runtimes.node import host_plan
+from sagelet_engine.runtimes.node.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.runtimes.node.plan import Plan
 from sagelet_engine.runtimes.process.runtime import StandIn, has_stand_in_for
 from sagelet_engine.runtimes.slurm import docker as slurm_docker

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 #: User and group of containers if the server is root. They belong to nobody on this machine (distroless images call the
 #: user nonroot).
 NOBODY = 65532
-#: Directory in the host's `run_dir` of what a container writes outside of /opt/ml. It is removed with the container.
-SCRATCH = "scratch"
 #: As on AWS, for every user.
 HOME = "/root"
 #: Parts of the scratch directory: their paths in a container, and their modes.

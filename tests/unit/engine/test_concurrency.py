@@ -5,19 +5,19 @@ from support.server import until
 
 
 def test_so_many_at_once_and_another_while_one_is_away() -> None:
-    turns = ConcurrencyLimit(2)
+    limit = ConcurrencyLimit(2)
     inside: list[str] = []
     leave, come_back = threading.Event(), threading.Event()
 
     def compute(name: str) -> None:
-        with turns.taken():
+        with limit.taken():
             inside.append(name)
             leave.wait()
 
     def write() -> None:
-        with turns.taken():
+        with limit.taken():
             inside.append("writes")
-            with turns.away():
+            with limit.away():
                 come_back.wait()
             inside.append("wrote")
 
@@ -35,21 +35,21 @@ def test_so_many_at_once_and_another_while_one_is_away() -> None:
     assert sorted(inside) == ["a", "b", "c", "writes", "wrote"]
 
 
-def test_whoever_has_no_turn_waits_for_none() -> None:
-    turns = ConcurrencyLimit(1)
-    with turns.away(), turns.taken():
+def test_whoever_has_no_place_waits_for_none() -> None:
+    limit = ConcurrencyLimit(1)
+    with limit.away(), limit.taken():
         pass
-    with turns.taken():
+    with limit.taken():
         pass
 
 
-def test_an_error_gives_the_turn_back() -> None:
-    turns = ConcurrencyLimit(1)
+def test_an_error_gives_the_place_back() -> None:
+    limit = ConcurrencyLimit(1)
     for _ in range(2):
         try:
-            with turns.taken(), turns.away():
+            with limit.taken(), limit.away():
                 raise ValueError
         except ValueError:
             pass
-    with turns.taken():
+    with limit.taken():
         pass
