@@ -78,7 +78,7 @@ class Application:
 
     def __init__(
         self,
-        door: RequestGuard,
+        guard: RequestGuard,
         control: WsgiApp,
         checks: Mapping[str, Callable[[Call], None]],
         services: Mapping[str, Operations],
@@ -89,7 +89,7 @@ class Application:
         routes: Routes = no_routes,
         hub: Hub | None = None,
     ) -> None:
-        self._door = door
+        self._guard = guard
         self._hub = hub
         self._pages = pages
         self._control = control
@@ -118,12 +118,12 @@ class Application:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = environ[CALL] = parse_call(environ)
-        start = self._door.guarded(call, start_response)
+        start = self._guard.guarded(call, start_response)
         try:
-            self._door.check_origin(call)
-            answer = None if self._door.is_apart(call) else _first(self._unsigned, call, environ, start)
+            self._guard.check_origin(call)
+            answer = None if self._guard.is_apart(call) else _first(self._unsigned, call, environ, start)
             if answer is None:
-                call = environ[CALL] = self._door.admit(call, environ)
+                call = environ[CALL] = self._guard.admit(call, environ)
                 call = environ[CALL] = self._name(call, environ)
                 answer = _first(self._signed.get(call.service, self._others), call, environ, start)
             if answer is None:
@@ -143,7 +143,7 @@ class Application:
     def _serve_page(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if self._pages is None or not _is_for_page(call):
             return None
-        self._door.check_page(call, environ)
+        self._guard.check_page(call, environ)
         return self._pages(environ, start)
 
     def _serve_hub(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
@@ -154,7 +154,7 @@ class Application:
     def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if not call.path.startswith(CONTROL_PREFIX):
             return None
-        self._door.check_control(call, environ, public=call.path == health.PATH)
+        self._guard.check_control(call, environ, public=call.path == health.PATH)
         return self._control(environ, start)
 
     def _lead_person(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
@@ -163,7 +163,7 @@ class Application:
         return send(call, way_to_page(call, f"{environ['wsgi.url_scheme']}://{call.headers['host']}"), start)
 
     def _move_browser(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        host = self._door.elsewhere(call) if call.is_read else None
+        host = self._guard.elsewhere(call) if call.is_read else None
         return None if host is None else move(environ, host, start)
 
     def _name(self, call: Call, environ: Environ) -> Call:
