@@ -1,6 +1,5 @@
 """A whole sagelet server: engine, API and listeners. The command line and tests start this."""
 
-from collections.abc import Mapping
 from functools import partial
 
 from sagelet_api.app import Application
@@ -15,20 +14,11 @@ from sagelet_api.http.server import Server
 from sagelet_api.http.tls import server_certificate
 from sagelet_api.hub.readers import JobReaders
 from sagelet_api.hub.service import Hub
-from sagelet_api.protocol.operations import Operations, merged
-from sagelet_api.services import not_run
-from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.local_calls import LocalCalls
-from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.own_services import own_services
 from sagelet_api.services.s3.service import open_s3
-from sagelet_api.services.sagemaker.job_operations import any_role
-from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
-from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
-from sagelet_api.services.sagemaker.processing_service import ProcessingJobs
-from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.services.sagemaker.state_events import StateEvents
-from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
@@ -101,39 +91,27 @@ class Sagelet:
     ) -> Application:
         """The services of AWS and of sagelet behind one request guard."""
         throttling = Throttling()
-        roles = bridge.iam.may_assume if settings.enforce_iam else any_role
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
-        jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
-        tuning = TuningJobs(self.engine, jobs.check)
-        processing = ProcessingJobs(self.engine, bridge.has_repository, roles)
-        pipelines = PipelineOperations(self.engine, roles)
-        services: Mapping[str, Operations] = {
-            "sagemaker": {
-                **merged(*(one.operations() for one in (jobs, processing, tuning, pipelines))),
-                **({} if settings.stubs else not_run.operations()),
-            },
-            "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-            **Identity(bridge.iam, self.engine.keys).services(),
-        }
-        self._calls.serve(services)
+        own = own_services(self.engine, bridge, settings)
+        self._calls.serve(own.tables)
         return Application(
             RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(
                 self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
             ),
             throttling.checks(),
-            services,
+            own.tables,
             bridge.requests.wsgi,
             routes=bridge.requests.route,
             protocols={"s3": self._s3.service},
-            rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
+            rest=own.rest,
             hub=Hub(
                 self._repositories,
                 JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth),
             ),
             computing=self.engine.computing,
-            pages=web_app(lambda: Site(self.engine, jobs, tuning, self._s3.store, self.sessions)),
+            pages=web_app(lambda: Site(self.engine, own.jobs, own.tuning, self._s3.store, self.sessions)),
         )
 
     def start(self) -> int:

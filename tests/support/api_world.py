@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,11 @@ from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
-from sagelet_api.protocol.operations import Operations, merged
-from sagelet_api.services import not_run
-from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.local_calls import LocalCalls
-from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.own_services import own_services
 from sagelet_api.services.s3.service import open_s3
-from sagelet_api.services.sagemaker.job_operations import any_role
-from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
-from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
-from sagelet_api.services.sagemaker.processing_service import ProcessingJobs
-from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.services.sagemaker.state_events import StateEvents
-from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
@@ -55,38 +46,25 @@ class ApiWorld(World):
         self._bridge = bridge
         self._calls = LocalCalls(bridge.requests.wsgi)
         super().__init__(root, **settings)
-        roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
-        jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
-        processing = ProcessingJobs(self.engine, bridge.has_repository, roles)
-        tuning = TuningJobs(self.engine, jobs.check)
-        pipelines = PipelineOperations(self.engine, roles)
-        services: Mapping[str, Operations] = {
-            "sagemaker": {
-                **merged(*(one.operations() for one in (jobs, processing, tuning, pipelines))),
-                **({} if self.settings.stubs else not_run.operations()),
-            },
-            "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-            **Identity(bridge.iam, self.engine.keys).services(),
-        }
-        self._calls.serve(services)
+        own = own_services(self.engine, bridge, self.settings)
+        self._calls.serve(own.tables)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
         self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3)
         throttling = Throttling()
         control = control_app(self.engine, throttling)
-        rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
-        door = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
+        guard = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
         self.sessions = Sessions(self.engine.keys)
-        pages = web_app(lambda: Site(self.engine, jobs, tuning, self.s3.store, self.sessions))
+        pages = web_app(lambda: Site(self.engine, own.jobs, own.tuning, self.s3.store, self.sessions))
         self._application = Application(
-            door,
+            guard,
             control,
             throttling.checks(),
-            services,
+            own.tables,
             bridge.requests.wsgi,
             protocols={"s3": self.s3.service},
-            rest=rest,
+            rest=own.rest,
             pages=pages,
             routes=bridge.requests.route,
         )

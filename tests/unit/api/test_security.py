@@ -126,27 +126,27 @@ def test_cors_rules_of_a_bucket_open_nothing(server: Front, client: Any) -> None
     assert not [name for name in headers if name.startswith("access-control")]
 
 
-def door_opens(door: RequestGuard, host: str) -> bool:
+def guard_admits(guard: RequestGuard, host: str) -> bool:
     call = parse_call({"REQUEST_METHOD": "GET", "HTTP_HOST": host})
     try:
-        door.check_origin(call)
+        guard.check_origin(call)
     except Exception:
         return False
     return True
 
 
 def test_names_given_at_start() -> None:
-    door = RequestGuard(["172.17.0.1", "[fd00::1]", "Sagelet.Lan."])
+    guard = RequestGuard(["172.17.0.1", "[fd00::1]", "Sagelet.Lan."])
     for host in ("172.17.0.1:4599", "[fd00::1]:4599", "sagelet.lan", "bucket.sagelet.lan:1", "my.bucket.localhost"):
-        assert door_opens(door, host), host
+        assert guard_admits(guard, host), host
     for host in ("172.17.0.2", "x.172.17.0.1", "lan"):
-        assert not door_opens(door, host), host
+        assert not guard_admits(guard, host), host
 
 
 def test_who_listens_everywhere_is_reached_by_any_address_but_no_foreign_name() -> None:
-    door = RequestGuard(["0.0.0.0"])
-    assert door_opens(door, "192.168.1.20:4599")
-    assert not door_opens(door, "evil.example")
+    guard = RequestGuard(["0.0.0.0"])
+    assert guard_admits(guard, "192.168.1.20:4599")
+    assert not guard_admits(guard, "evil.example")
 
 
 def test_a_refused_name_is_told_how_it_is_allowed(server: Front) -> None:
