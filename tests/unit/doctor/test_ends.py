@@ -172,6 +172,12 @@ def test_the_number_of_gpus_as_a_divisor() -> None:
     [
         ("ClientError: Data download failed: no", "", "Data download failed: no", "s3 import"),
         ("ClientError: The image a/b is not on this machine", "", "is not on this machine", "as the text says"),
+        (
+            "ClientError: The process runtime cannot train: torch not installed.",
+            "",
+            "torch not",
+            "`sagelet install-torch`",
+        ),
         ("CapacityError: Unable to provision", "", "Unable to provision", "smaller instance type"),
         (
             "InternalServerError: We encountered an internal error.",
