@@ -95,7 +95,9 @@ def main() -> None:
         stage("their comparison")
         comparison = sagelet.compare(native, *compiled, endpoint=endpoint, data=DATA)
         print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
-        if repeat is not None:
+        if repeat is None:
+            stage("one run of each does not say which is faster: make demo REPEAT=3 does, in about 6 minutes more")
+        else:
             stage(f"each compiler and native {repeat} times more, in turn: about {4 * repeat} minutes on two CPU cores")
             where = ["--endpoint", endpoint, "--data", DATA]
             for one in compiled:

@@ -35,10 +35,11 @@ def test_the_demo_compares_native_xla_and_inductor() -> None:
     assert "sagelet stopped; no job was running" in done.stdout
     assert "To compare them" not in done.stdout, "the server has ended"
     stages = [line for line in done.stdout.splitlines() if line.startswith("demo: ")]
-    assert [re.search(r"training image|server|trainings|comparison|again", line)[0] for line in stages] == [  # type: ignore[index]
+    assert [re.search(r"training image|server|trainings|comparison|one run|again", line)[0] for line in stages] == [  # type: ignore[index]
         "training image",
         "server",
         "trainings",
         "comparison",
+        "one run",
         "again",
     ]

@@ -220,6 +220,7 @@ def _what_next(server: Server, jobs: list[Job], *, own: bool) -> None:
     lines = [
         f"sagelet report {names[-1]}",
         f"sagelet compare {' '.join(names)} --html report.html",
+        "sagelet demo --repeat 3      # verdicts: one run of each does not say which is faster",
         "sagelet run -- python YOUR_PROGRAM.py      # boto3, the SageMaker SDKs",
         f"{server.endpoint}/      # in a browser",
     ]

@@ -18,7 +18,7 @@ from sagelet_engine.comparison.losses import LossAgreement
 from sagelet_engine.comparison.result import BreakEven, Sentence
 from sagelet_engine.comparison.side import Side
 
-#: Percent from which on a mean and a median contradict each other.
+#: Percent from which on single runs differ, and a mean and a median contradict each other.
 _CLEAR = 5
 
 
@@ -130,6 +130,11 @@ def _break_even(baseline: Side, side: Side, even: BreakEven) -> str:
             f"Whether {name} wins the time of compiling back is too noisy to say. Without compiling, its throughput is "
             f"{whole} than natively, and yet its median step takes {step}. Compare again on an idle machine, or with "
             "--repeat."
+        )
+    if abs(even.long_run_percent) < _CLEAR:
+        return (
+            f"Without the time of compiling, {name} trains as fast as the native job, within {_CLEAR}%. One run of "
+            "each does not say whether compiling pays: --repeat does."
         )
     if even.steps is None:
         return (

@@ -274,7 +274,8 @@ def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) 
     result = sagelet("demo")
     ending.join()
     assert result.exit_code == 3, result.output
-    submitted, failed, hint, *_ = result.stdout.splitlines()
+    expected, submitted, failed, *_ = result.stdout.splitlines()
+    assert expected.endswith("20 to 60 s each on two CPU cores")
     name = submitted.partition(":")[0]
     assert submitted.endswith(
         "submitted (763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39)"
