@@ -52,7 +52,7 @@ ifdef SAGELET_TORCH_BUILD
 .PHONY: .venv/.ready
 endif
 .venv/.ready: pyproject.toml images/training/install_torch.py $(wildcard images/training/torch_without_cuda/*.py)
-	@echo "setup: sagelet, torch without CUDA and the tools into .venv: 1.8 GB (SAGELET_TORCH_BUILD=cuda: 7.7 GB); $(LOG)"
+	@echo "setup: sagelet, torch without CUDA and the tools into .venv: 2.0 GB (SAGELET_TORCH_BUILD=cuda: 7.9 GB), 1 to 5 minutes; $(LOG)"
 	@$(MAKE_ENVIRONMENT)
 	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
@@ -63,7 +63,7 @@ endif
 	@touch $@
 
 .venv-sdk/.ready: tests/clients-requirements.txt
-	@echo "setup-sdk: the SageMaker SDK v2 and the AWS CLI into .venv-sdk: 1.0 GB; $(LOG)"
+	@echo "setup-sdk: the SageMaker SDK v2 and the AWS CLI into .venv-sdk: 1.0 GB, 1 to 3 minutes; $(LOG)"
 	@$(MAKE_ENVIRONMENT)
 	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@touch $@

@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from sagelet_api.bidirectional import visible, visible_in
 from sagelet_api.durations import lasted
@@ -44,10 +44,20 @@ def breakable(name: str) -> Markup:
     return Markup("<wbr>").join(re.split(r"(?<=[_./:-])(?=[^_./:-])", name))
 
 
+def code(text: str) -> Markup:
+    """Returns a text whose parts between backticks are shown as code."""
+    parts = re.split(r"`([^`]+)`", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
+    )
+
+
 def usd(amount: float | None) -> str:
     """`$0.0234`, `$12.50`; `-` if it is not known."""
     if amount is None:
         return "-"
+    if 0 < amount < 0.0001:
+        return "less than $0.0001"
     return f"${amount:,.4f}" if amount < 1 else f"${amount:,.2f}"
 
 
@@ -71,6 +81,13 @@ def visible_json(app: "Flask") -> "DefaultJSONProvider":
 
 def add_filters(app: "Flask") -> None:
     app.jinja_env.filters.update(
-        breakable=breakable, clock=clock, lasted=lasted, number=number, usd=usd, size=size, duration=duration
+        breakable=breakable,
+        clock=clock,
+        code=code,
+        duration=duration,
+        lasted=lasted,
+        number=number,
+        size=size,
+        usd=usd,
     )
     app.jinja_env.globals.update(since=since)

@@ -28,6 +28,11 @@ def stage(text: str) -> None:
     print(f"demo: {text}", flush=True)
 
 
+def named(path: Path) -> str:
+    """Returns a path as somebody types it who stands in the checkout."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
 def has_docker() -> bool:
     try:
         return bool(docker.from_env(timeout=5).ping())
@@ -55,7 +60,9 @@ def submit(environment: dict[str, str]) -> list[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as client:
         assert client.stdout is not None
         for line in client.stdout:
-            print(line, end="", flush=True)
+            # The demo itself compares them, and its server ends.
+            if not line.startswith("To compare them:"):
+                print(line, end="", flush=True)
     if client.returncode:
         raise SystemExit(client.returncode)
     return line.split()[-3:]
@@ -88,7 +95,9 @@ def main() -> None:
         stage("their comparison")
         comparison = sagelet.compare(native, *compiled, endpoint=endpoint, data=DATA)
         print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
-        if repeat is not None:
+        if repeat is None:
+            stage("one run of each does not say which is faster: make demo REPEAT=3 does, in about 6 minutes more")
+        else:
             stage(f"each compiler and native {repeat} times more, in turn: about {4 * repeat} minutes on two CPU cores")
             where = ["--endpoint", endpoint, "--data", DATA]
             for one in compiled:
@@ -96,6 +105,8 @@ def main() -> None:
     finally:
         server.send_signal(signal.SIGTERM)
         print(server.communicate(timeout=60)[0], end="")
+    again = f"{named(SAGELET)} up --data {named(DATA)}"
+    stage(f"the jobs, their logs and models are in {named(DATA)}; `{again}` shows them again, in a browser, too")
 
 
 if __name__ == "__main__":

@@ -33,10 +33,13 @@ def test_the_demo_compares_native_xla_and_inductor() -> None:
     assert Path(report[1]).read_text().count("<svg") == 4
     assert len(re.findall(r"model +s3://sagelet-demo/gpt2-\S+/output/model.tar.gz", done.stdout)) == 3
     assert "sagelet stopped; no job was running" in done.stdout
+    assert "To compare them" not in done.stdout, "the server has ended"
     stages = [line for line in done.stdout.splitlines() if line.startswith("demo: ")]
-    assert [re.search(r"training image|server|trainings|comparison", line)[0] for line in stages] == [  # type: ignore[index]
+    assert [re.search(r"training image|server|trainings|comparison|one run|again", line)[0] for line in stages] == [  # type: ignore[index]
         "training image",
         "server",
         "trainings",
         "comparison",
+        "one run",
+        "again",
     ]

@@ -42,3 +42,12 @@ def test_a_mistake_is_explained(mistake: Mistake, jobs: Jobs, submitted: dict[st
     assert told["Why"] == finding["why"]
     assert mistake.remedy in told["What to do"]
     assert jobs.log(name)[-1] == f"sagelet doctor: instead: {finding['instead']}"
+
+
+def test_a_job_without_a_model_shows_no_address_of_one(jobs: Jobs, submitted: dict[str, str]) -> None:
+    name = submitted["nothing-saved"]
+    # AWS's own answer has one all the same.
+    assert jobs.ended(name)["ModelArtifacts"]["S3ModelArtifacts"].endswith("/model.tar.gz")
+    lines = printed("describe", name, "--endpoint", jobs.server.endpoint, "--account", ACCOUNT).splitlines()
+    (model,) = [line for line in lines if line.startswith("Model")]
+    assert model == "Model\tnone: the script saved nothing in SM_MODEL_DIR"

@@ -7,8 +7,6 @@ import base64
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from support.jobs import Jobs
 from support.notebooks import Notebook
 from support.proxy import RecordingProxy
 from support.server import ACCOUNT, SageletProcess
+from support.walks import Terminal, Walk
 
 pytestmark = pytest.mark.sdk
 
@@ -36,12 +35,18 @@ DOCKER = pytest.mark.parametrize("server", [pytest.param("docker", marks=pytest.
 
 
 @pytest.fixture
-def executed(server: SageletProcess, tmp_path: Path, proxy: RecordingProxy) -> Callable[[str], Notebook]:
-    """Runs a notebook in a copy of its directory."""
+def directory(tmp_path: Path) -> Path:
+    """A copy of the notebooks' directory."""
+    return Path(shutil.copytree(EXAMPLES, tmp_path / "notebooks"))
+
+
+@pytest.fixture
+def executed(
+    server: SageletProcess, directory: Path, tmp_path: Path, proxy: RecordingProxy
+) -> Callable[[str], Notebook]:
+    """Runs a notebook as `sagelet run --hub -- jupyter lab` does, and Run All."""
 
     def run(name: str) -> Notebook:
-        directory = tmp_path / "notebooks"
-        shutil.copytree(EXAMPLES, directory)
         written = tmp_path / "written.ipynb"
         # As a user has it who installed sagelet beside the SDK.
         sagelet = {"PYTHONPATH": os.pathsep.join(str(ROOT / source) for source in ("api", "emulator"))}
@@ -150,13 +155,19 @@ def test_the_multi_node_notebook(executed: Callable[[str], Notebook], jobs: Jobs
 
 @PROCESS
 def test_from_the_hub(
-    executed: Callable[[str], Notebook], server: SageletProcess, jobs: Jobs, proxy: RecordingProxy, tmp_path: Path
+    executed: Callable[[str], Notebook], server: SageletProcess, jobs: Jobs, proxy: RecordingProxy, directory: Path
 ) -> None:
-    """From `pip install` to the comparison, and nothing leaves the machine: neither of the notebook nor of its jobs."""
-    subprocess.run([sys.executable, str(EXAMPLES / "make_sst2.py"), str(tmp_path / "sst2")], check=True, timeout=60)
-    added = ("add", str(tmp_path / "sst2"), "--as", "nyu-mll/glue", "--dataset")
-    for words in (("make-tiny", "distilbert-base-uncased"), added):
-        subprocess.run([str(server.program), "hub", *words, "--data", str(server.data)], check=True, timeout=60)
+    """The commands of the notebooks' page, as printed; from `pip install` to the comparison.
+
+    Nothing leaves the machine: neither of the notebook nor of its jobs.
+    """
+    walk = Walk("from the hub")
+    programs = os.pathsep.join([str(server.program.parent), os.environ["PATH"]])
+    terminal = Terminal(directory, {**os.environ, "PATH": programs, "SAGELET_DATA": str(server.data)})
+    for beginning in ("sagelet hub make-tiny", "python make_sst2.py", "sagelet hub add"):
+        terminal.run(walk.next(beginning), seconds=60)
+    walk.next("sagelet run --hub -- jupyter")
+    walk.end()
     notebook = executed("from-the-hub")
     check_environment(notebook, proxy)
     assert "256 64\n" in notebook.printed

@@ -2,6 +2,7 @@
 
 A newcomer with a notebook's program, somebody who tests a pipeline without Docker and without torch, and somebody who
 comes from moto or LocalStack. The engineer with the SDK on a laptop is the newcomer's second half: README's commands.
+The user of the example notebooks is in test_notebooks.py.
 """
 
 import json
@@ -12,25 +13,10 @@ import pytest
 
 from support import sources, walks
 from support.clients import ENVIRONMENT
-from support.walks import INSTALL, README, TUTORIAL, WALKED, Serving, Terminal
+from support.walks import INSTALL, README, TUTORIAL, Serving, Terminal, Walk
 
 #: 100 steps in the place of 500: enough for the doctor.
 SHORTER = ("range(5)", "range(1)")
-
-
-class Walk:
-    """Hands out a walk's commands in their order, so that none can be left out."""
-
-    def __init__(self, name: str) -> None:
-        self._commands = [command for page in WALKED[name].values() for command in page]
-
-    def next(self, beginning: str) -> str:
-        command = self._commands.pop(0)
-        assert command.startswith(beginning)
-        return command
-
-    def end(self) -> None:
-        assert self._commands == []
 
 
 @pytest.mark.xla

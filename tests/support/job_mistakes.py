@@ -216,7 +216,11 @@ MISTAKES = (
         "Put `no_such_module` into the requirements.txt",
     ),
     Mistake(
-        "module-left-out", "from helpers.data import load", "missing-package", "'helpers'", "has to be in source_dir"
+        "module-left-out",
+        "from helpers.data import load",
+        "missing-package",
+        "'helpers'",
+        "is probably a module of your own",
     ),
     Mistake("exit-code", "import sys; print('bad'); sys.exit(3)", "script-exit", "exit code 3", "Raise an exception"),
     Mistake(

@@ -17,12 +17,13 @@ from support.server import until
 README = "README.md"
 TUTORIAL = "docs/tutorial/first-compiled-job.md"
 INSTALL = "docs/how-to/install.md"
+NOTEBOOKS = "examples/notebooks/README.md"
 _GIGABYTES = (
     "a download of 1 GB: `make setup` runs the file that it runs, tests/unit/images/test_install_torch.py its steps"
 )
 _IN_THE_MINUTE = "install.md's minute runs it, with pytest beside it"
 
-#: Commands that `tests/acceptance/test_walks.py` runs, by walk and page, in the order in which it does.
+#: Commands that tests/acceptance/test_walks.py and test_notebooks.py run, by walk and page, in their order.
 WALKED: dict[str, dict[str, tuple[str, ...]]] = {
     "newcomer": {
         TUTORIAL: (
@@ -55,6 +56,14 @@ WALKED: dict[str, dict[str, tuple[str, ...]]] = {
             "sagelet doctor",
         ),
     },
+    "from the hub": {
+        NOTEBOOKS: (
+            "sagelet hub make-tiny distilbert-base-uncased",
+            "python make_sst2.py sst2",
+            "sagelet hub add sst2 --as nyu-mll/glue --dataset",
+            "sagelet run --hub -- jupyter lab",
+        ),
+    },
 }
 #: Commands that no walk runs, and why.
 LEFT: dict[str, dict[str, str]] = {
@@ -76,9 +85,14 @@ LEFT: dict[str, dict[str, str]] = {
         "sagelet-bundle/install.sh sagelet-env": "tests/unit/images/test_bundle.py runs the script",
         "sagelet-env/bin/sagelet doctor": "test_wheel.py runs it in a fresh environment",
     },
+    NOTEBOOKS: {
+        "pip install -r requirements.txt": "the environments of the tests are in its place",
+        "sagelet up --detach": "the tests have a server",
+        "sagelet run -- jupyter lab": "test_notebooks.py runs the other two notebooks in a kernel of their own",
+    },
 }
 #: How many blocks of Python each page prints; a walk saves each of them to a file.
-PYTHON_BLOCKS = {README: 2, TUTORIAL: 3, INSTALL: 1}
+PYTHON_BLOCKS = {README: 2, TUTORIAL: 3, INSTALL: 1, NOTEBOOKS: 0}
 
 
 def printed(page: str) -> list[str]:
@@ -101,6 +115,21 @@ def unaccounted(page: str) -> Counter[str]:
     """Returns the printed commands that no walk runs and that have no reason, with how often."""
     run = Counter(command for walk in WALKED.values() for command in walk.get(page, ()))
     return Counter(command for command in printed(page) if command not in LEFT.get(page, {})) - run
+
+
+class Walk:
+    """Hands out a walk's commands in their order, so that none can be left out."""
+
+    def __init__(self, name: str) -> None:
+        self._commands = [command for page in WALKED[name].values() for command in page]
+
+    def next(self, beginning: str) -> str:
+        command = self._commands.pop(0)
+        assert command.startswith(beginning)
+        return command
+
+    def end(self) -> None:
+        assert self._commands == []
 
 
 class Terminal:

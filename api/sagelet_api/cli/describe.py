@@ -17,6 +17,7 @@ from sagelet_api.durations import lasted
 from sagelet_api.protocol.members import Output
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.doctor.rules.job_ends import NOTHING_SAVED
 from sagelet_engine.doctor.text import place
 from sagelet_engine.telemetry.compiler.report import KeptFinding as Finding
 
@@ -44,7 +45,7 @@ def describe(job: str, as_json: bool, server: Server) -> None:
         return
     out = console()
     state = [*_state(found, doing), *_explanation(found, findings)]
-    out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(found)]))
+    out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(found, findings)]))
     if found.get("HyperParameters"):
         out.print("\n[bold]Hyperparameters[/]")
         out.print(facts(sorted(found["HyperParameters"].items())))
@@ -80,6 +81,8 @@ def _explanation(job: Job, findings: Sequence[Finding]) -> Pairs:
 
 def _times(job: Job) -> Pairs:
     yield "ARN", job["TrainingJobArn"]
+    if "TuningJobArn" in job:
+        yield "Tuning job", job["TuningJobArn"].rpartition("/")[2]
     yield "Created", f"{iso(job['CreationTime'])} ({age(job['CreationTime'])})"
     trained = trained_seconds(job, datetime.now(timezone.utc))
     if trained is not None:
@@ -107,17 +110,18 @@ def _compiled(compilation: JsonObject) -> str:
     return f"NO, it trains natively: {compilation['reason']}"
 
 
-def _data(job: Job) -> Pairs:
+def _data(job: Job, findings: Sequence[Finding]) -> Pairs:
     for channel in job.get("InputDataConfig", []):
         yield f"Input {channel['ChannelName']}", _source(channel["DataSource"])
     if "CheckpointConfig" in job:
         yield "Checkpoints", job["CheckpointConfig"]["S3Uri"]
-    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
-    yield (
-        ("Model", uri)
-        if job["TrainingJobStatus"] == "Completed"
-        else ("Output", job["OutputDataConfig"]["S3OutputPath"])
-    )
+    if job["TrainingJobStatus"] != "Completed":
+        yield "Output", job["OutputDataConfig"]["S3OutputPath"]
+    elif any(one["rule"] == NOTHING_SAVED.name for one in findings):
+        # AWS's answer has the address all the same.
+        yield "Model", "none: the script saved nothing in SM_MODEL_DIR"
+    else:
+        yield "Model", job["ModelArtifacts"]["S3ModelArtifacts"]
 
 
 def _source(source: Output) -> str:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import (
     Column,
@@ -34,6 +35,8 @@ from sagelet_engine.model.spec import TrainingSpec
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 #: Seconds between looks.
 _EVERY = 2.0
+#: Other places that an empty list names.
+_MOST_ELSEWHERE = 5
 
 
 class Since(click.ParamType[datetime]):
@@ -131,9 +134,24 @@ def _remark(found: Sequence[Job], wanted: Wanted, most: int | None, server: Serv
         what = "no matching job" if wanted != Wanted() else "no jobs yet"
         click.echo(f"{what} of account {server.account} in {server.region} on {server.endpoint}", err=True)
         if wanted == Wanted():
-            click.echo("--region names another region; `sagelet open` shows which have jobs", err=True)
+            click.echo(_elsewhere(server), err=True)
     elif most is not None and len(found) == most:
         click.echo(f"the newest {most}; --limit or --all shows more", err=True)
+
+
+def _elsewhere(server: Server) -> str:
+    """Says where the server has jobs. Somebody who sees an empty list mostly looks into another region."""
+    here = (server.account, server.region)
+    places = [one for one in ask(server, "GET", "places")["places"] if (one["account"], one["region"]) != here]
+    if not places:
+        return "no other account or region has any; `sagelet submit FILE` or `sagelet demo` trains one"
+    named = [
+        f"{one['training_jobs']} in {one['region']}"
+        + ("" if one["account"] == server.account else f" of account {one['account']}")
+        for one in places[:_MOST_ELSEWHERE]
+    ]
+    more = ", and more" if len(places) > _MOST_ELSEWHERE else ""
+    return f"elsewhere it has {', '.join(named)}{more}: --region and --account name them"
 
 
 def _watch(aws: Aws, wanted: Wanted, most: int | None) -> None:

@@ -59,7 +59,7 @@ def import_(directory: Path, target: str, copy: bool, as_json: bool, server: Ser
         echo_json({"uri": str(uri), "objects": len(done), "bytes": total, "links": linked})
         return
     click.echo(
-        f"{len(done)} objects, {total} bytes in {uri}" + (f"; {linked} are links to your files" if linked else "")
+        f"{_objects(len(done))}, {total} bytes in {uri}" + (f"; links to your files: {linked}" if linked else "")
     )
 
 
@@ -71,7 +71,7 @@ def _shown(imported: Iterable[Imported]) -> list[Imported]:
         for one in imported:
             done.append(one)
             total += one.size
-            line.update(f"{len(done)} objects, {size(total)}")
+            line.update(f"{_objects(len(done))}, {size(total)}")
     return done
 
 
@@ -89,3 +89,7 @@ def _ensure_bucket(store: S3Store, name: str, account: str, region: str) -> None
         bucket = store.create_bucket(name, account, region)
     if bucket.account != account:
         raise SettingsError(f"The bucket {name} belongs to the account {bucket.account}: name it with --account")
+
+
+def _objects(count: int) -> str:
+    return f"{count} object{'' if count == 1 else 's'}"

@@ -20,7 +20,14 @@ from pathlib import Path
 from sagelet_api.protocol.calls import DEFAULT_REGION
 from sagelet_api.servers.contexts import DEFAULT, Context, read_contexts
 from sagelet_api.servers.server import Server
-from sagelet_api.servers.values import DEFAULT_ACCOUNT, DEFAULT_ENDPOINT, checked_endpoint, is_account, is_same_address
+from sagelet_api.servers.values import (
+    DEFAULT_ACCOUNT,
+    DEFAULT_ENDPOINT,
+    checked_endpoint,
+    is_account,
+    is_same_address,
+    may_lead_to,
+)
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.settings import default_data_directory
 from sagelet_engine.state.notice import read_notice
@@ -151,9 +158,9 @@ def _address_on(data: Path, naming: _Naming, environ: Mapping[str, str]) -> str 
 
 
 def _another_at(endpoint: str | None, data: Path | None) -> str:
-    """Returns the endpoint of the server that runs on a named directory. Empty if it is the named one."""
+    """Returns the endpoint of the server that runs on a named directory. Empty if it may be the named one."""
     notice = read_notice(data) if endpoint is not None and data is not None else None
-    return notice.endpoint if endpoint and notice and not is_same_address(endpoint, notice.endpoint) else ""
+    return notice.endpoint if endpoint and notice and not may_lead_to(endpoint, notice.endpoint) else ""
 
 
 def _default_at(data: Path) -> str:

@@ -8,6 +8,8 @@ from sagelet_engine.base.errors import SettingsError
 DEFAULT_ENDPOINT = "http://127.0.0.1:4599"
 DEFAULT_ACCOUNT = "123456789012"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+#: Addresses of a server that listens on all addresses of its machine.
+_EVERY = ("0.0.0.0", "::")
 _PORTS = {"http": 80, "https": 443}
 _REGION = re.compile(r"[a-z0-9-]{1,32}")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
@@ -74,6 +76,15 @@ def checked_name(name: str) -> str:
 def is_same_address(one: str, other: str) -> bool:
     """True if two endpoints are the same port of the same host. All names of the loopback address count as one host."""
     return _address(one) == _address(other)
+
+
+def may_lead_to(endpoint: str, served: str) -> bool:
+    """True if an endpoint may be a server's own.
+
+    It is the same address, or any host if the server listens on all addresses of its machine, as in a container.
+    """
+    host, port = _address(served)
+    return is_same_address(endpoint, served) or (host in _EVERY and port == _address(endpoint)[1])
 
 
 def _address(endpoint: str) -> tuple[str, int | None]:

@@ -55,11 +55,13 @@ def curves(engine: Engine, job: TrainingJob) -> list[Curve]:
 
 def _own(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
     defined = [one.name for one in job.spec.metric_definitions]
-    found = engine.metrics.names(job)
-    for name in sorted(found, key=lambda one: (defined.index(one) if one in defined else len(defined), one)):
+    names = engine.metrics.names(job)
+    for name in sorted(names, key=lambda one: (defined.index(one) if one in defined else len(defined), one)):
         # Hosts of one job print the same metric side by side.
         for host in (None,) if len(job.hosts) == 1 else ("", *job.hosts):
-            samples = sorted((one.time_ms, one.value) for one in engine.metrics.curve(job, name, MOST, host))
+            found = engine.metrics.curve(job, name, MOST, host)
+            # Values of one millisecond stay as they were printed: the last one is the job's.
+            samples = [(one.time_ms, one.value) for one in sorted(found, key=lambda one: one.time_ms)]
             yield _curve(job, METRICS, name, Figure(name, unit_of(name)), host or "", samples)
 
 

@@ -60,6 +60,7 @@ def _facts(site: Site, job: TrainingJob) -> TemplateValues:
         "outputs": _outputs(site, job, described["ModelArtifacts"]["S3ModelArtifacts"]),
         "place": place(),
         "tuning": _tuning_of(site, job),
+        "execution": site.engine.pipelines.maker(job),
     }
 
 
@@ -75,9 +76,13 @@ def _tuning_of(site: Site, job: TrainingJob) -> str | None:
 
 
 class JobOutput(TypedDict):
-    """What a job leaves in S3. `size` is in bytes, and None for a prefix or a missing object."""
+    """What a job leaves in S3. `size` is in bytes, and None for a prefix or a missing object.
+
+    `variable` names the directory of which it is made.
+    """
 
     title: str
+    variable: str
     uri: str
     prefix: bool
     size: int | None
@@ -85,10 +90,12 @@ class JobOutput(TypedDict):
 
 def _outputs(site: Site, job: TrainingJob, model: str) -> list[JobOutput]:
     outputs: list[JobOutput] = []
-    for title, uri in (("Model", model), ("Output", f"{job.output_uri}/output.tar.gz")):
+    own = (("Model", "SM_MODEL_DIR", model), ("Output", "SM_OUTPUT_DATA_DIR", f"{job.output_uri}/output.tar.gz"))
+    for title, variable, uri in own:
         prefix = uri.endswith("/")
         size = None if prefix else size_of(site, job.key.account, uri)
-        outputs.append({"title": title, "uri": uri, "prefix": prefix, "size": size})
+        outputs.append({"title": title, "variable": variable, "uri": uri, "prefix": prefix, "size": size})
     if job.spec.checkpoint is not None:
-        outputs.append({"title": "Checkpoints", "uri": job.spec.checkpoint.url, "prefix": True, "size": None})
+        uri = job.spec.checkpoint.url
+        outputs.append({"title": "Checkpoints", "variable": "", "uri": uri, "prefix": True, "size": None})
     return outputs

@@ -105,6 +105,7 @@ def _facts(site: Site, job: ProcessingJob) -> TemplateValues:
         "hosts": hosts_text(job),
         "command": " ".join([*job.spec.entrypoint, *job.spec.arguments]),
         "bill": engine.reports.bill(job),
+        "execution": engine.pipelines.maker(job),
         "timeline": timeline(job, engine.now_ms()),
         "logs": logs,
     }

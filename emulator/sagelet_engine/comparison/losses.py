@@ -145,7 +145,7 @@ def figures(found: LossAgreement, first: str) -> str:
 
 _BASES: Mapping[str, str] = {
     RUNS: "which is what the spread of {runs} runs of {first} allows; its loss falls by {fall}",
-    NOISE: "which is the noise of {first} from point to point, as one run of it is known; its loss falls by {fall}",
+    NOISE: "which is the noise from point to point in the one run of {first}; its loss falls by {fall}",
     BY_DEFAULT: "which is the default if only one run of {first} is known: 10% of the {fall} that its loss falls by",
     SLIGHT: "which never counts: 1 % of the {fall} that the loss of {first} falls by, or 0.1 % of the loss",
 }

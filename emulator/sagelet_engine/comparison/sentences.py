@@ -18,6 +18,9 @@ from sagelet_engine.comparison.losses import LossAgreement
 from sagelet_engine.comparison.result import BreakEven, Sentence
 from sagelet_engine.comparison.side import Side
 
+#: Percent from which on single runs differ, and a mean and a median contradict each other.
+_CLEAR = 5
+
 
 def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement | None) -> Iterator[Sentence]:
     """Yields sentences about `side` compared with `baseline`. Unknown figures have no sentence."""
@@ -28,7 +31,7 @@ def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement
         "billable": _billable(baseline, side),
         "cost": _cost(baseline, side),
         "compilation": _compilation(side),
-        "break-even": "" if even is None else _break_even(side.name, even),
+        "break-even": "" if even is None else _break_even(baseline, side, even),
     }
     return (Sentence(kind, side.facts.name, side.label, text) for kind, text in texts.items() if text)
 
@@ -119,13 +122,40 @@ def _compilation(side: Side) -> str:
     return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training does not compile for longer."
 
 
-def _break_even(name: str, even: BreakEven) -> str:
+def _break_even(baseline: Side, side: Side, even: BreakEven) -> str:
+    name = side.name
+    if step := _contradicting_step(baseline, side, even):
+        whole = "higher" if even.long_run_percent > 0 else "lower"
+        return (
+            f"Whether {name} wins the time of compiling back is too noisy to say. Without compiling, its throughput is "
+            f"{whole} than natively, and yet its median step takes {step}. Compare again on an idle machine, or with "
+            "--repeat."
+        )
+    if abs(even.long_run_percent) < _CLEAR:
+        return (
+            f"Without the time of compiling, {name} trains as fast as the native job, within {_CLEAR}%. One run of "
+            "each does not say whether compiling pays: --repeat does."
+        )
     if even.steps is None:
         return (
-            f"The steps of {name} that compile nothing are no faster than native ones here, so the time that "
-            "compiling took is never won back."
+            f"Without the time of compiling, {name} trains no faster than the native job here. So that time is never "
+            "won back."
         )
     long_run = f"a long training approaches {int(even.long_run_percent)}% less time"
     if even.ran >= even.steps:
         return f"{name} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
     return f"{name} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."
+
+
+def _contradicting_step(baseline: Side, side: Side, even: BreakEven) -> str:
+    """Returns how much time the median step takes if that contradicts the throughput. Empty if it does not.
+
+    One is a mean and the other a median. They contradict each other if something else used the CPU for a while.
+    """
+    before, after = baseline.measured.steady_step.number, side.measured.steady_step.number
+    if not before or not after or baseline.measured.rows.number != side.measured.rows.number:
+        return ""
+    percent = (1 - after / before) * 100
+    if min(abs(percent), abs(even.long_run_percent)) < _CLEAR or (percent > 0) == (even.long_run_percent > 0):
+        return ""
+    return f"{abs(percent):.0f}% {'less' if percent > 0 else 'more'} time"

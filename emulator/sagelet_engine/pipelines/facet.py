@@ -13,6 +13,7 @@ from sagelet_engine.base.errors import (
     TooManyTags,
 )
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectStore, S3Uri
 from sagelet_engine.model.orchestration import OrchestrationKey, revive
 from sagelet_engine.model.pipeline import (
@@ -167,6 +168,18 @@ class Pipelines:
     def steps(self, execution: PipelineExecution) -> list[StepRun]:
         """Returns the steps that have begun, in that order."""
         return sorted(self._kept.children(execution.id), key=lambda run: run.begun)
+
+    def maker(self, job: Job) -> PipelineExecution | None:
+        """Returns the execution whose step made a job, or None if none did or if it is gone."""
+        for execution in self._kept.every(job.key.account, job.key.region):
+            ended_ms = job.created_ms if execution.ended_ms is None else execution.ended_ms
+            if not execution.created_ms <= job.created_ms <= ended_ms:
+                continue
+            for run in self._kept.children(execution.id):
+                # The result of another execution's job is not made by this one.
+                if run.made == job.key.name and not (run.cached_from or run.selected_from):
+                    return execution
+        return None
 
     def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None) -> None:
         """Replaces members of the request (name, description) and the limit. Raises OrchestrationNotFound."""

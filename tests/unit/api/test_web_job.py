@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sagelet_api.display import breakable
+from sagelet_api.display import breakable, code, usd
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model.sinks import MetricPoint
 from support.api_world import ApiWorld
@@ -87,7 +87,8 @@ def test_the_overview_has_what_describe_has(world: ApiWorld) -> None:
     assert "2 \N{MULTIPLICATION SIGN} ml.p3.2xlarge" in words
     assert "Price list 20" in words
     assert re.search(r"\$\d+\.\d+", words)
-    assert "s3://out/models/train/output/model.tar.gz" in words
+    # AWS's answer has the address of a model all the same.
+    assert "None: the job saved nothing in SM_MODEL_DIR, or it was deleted." in words
     assert "Tag team nlp" in words
     assert f"{EVIL} 0.25" in words
 
@@ -121,6 +122,20 @@ def test_the_curves(world: ApiWorld) -> None:
     charts = {chart["name"]: chart for chart in found["instances"]}
     assert [series["label"] for series in charts["CPUUtilization"]["series"]] == ["algo-1"]
     assert charts["CPUUtilization"]["series"][0]["y"][-1] == 50
+
+
+def test_values_of_one_moment_stay_in_their_order(world: ApiWorld) -> None:
+    points = [MetricPoint("loss", value, 1_000) for value in (0.1, 0.05, 0.02)]
+    world.engine._store.append_output(world.stream("train"), [], "p", points, 1_000)
+    (metric,) = told(world, f"{JOB}/curves")["metrics"]
+    assert metric["series"][0]["y"] == [0.1, 0.05, 0.02]
+
+
+def test_a_remedy_shows_code_as_code_and_costs_of_a_second_are_not_zero() -> None:
+    assert code("a <b> `c < d` e") == "a &lt;b&gt; <code>c &lt; d</code> e"
+    assert [usd(amount) for amount in (None, 0.0, 0.00003, 0.0234, 12.5)] == [
+        "-", "$0.0000", "less than $0.0001", "$0.0234", "$12.50",
+    ]  # fmt: skip
 
 
 def test_a_curve_of_many_samples_keeps_its_peaks(world: ApiWorld) -> None:

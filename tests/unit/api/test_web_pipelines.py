@@ -76,6 +76,11 @@ def test_an_execution_with_its_graph_and_steps(world: ApiWorld) -> None:
     assert '<g class="node idle"><title>bad: waits' in text
     assert '<g class="node executing"><title>good' in text
     assert len(re.findall(r'<path class="taken"', text)) == 2
+    assert f'<th scope="row">Pipeline</th><td class="value"><a href="{path}">' in shown(
+        world, f"/_sagelet/ui/jobs/{name}"
+    )
+    world.waiting_job("another")
+    assert '<th scope="row">Pipeline</th>' not in shown(world, "/_sagelet/ui/jobs/another")
     part = shown(world, f"{path}?part=facts")
     assert "<html" not in part
     assert "Cost" in part

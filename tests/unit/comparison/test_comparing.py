@@ -108,7 +108,24 @@ def test_steps_that_are_no_faster_never_win_the_time_back() -> None:
     slow = facts("slow", compiled=True, seconds=150, log=trainer(120))
     found = compare([native(), slow])
     assert found.break_evens[0].steps is None
-    assert words(found)["break-even"].endswith("so the time that compiling took is never won back.")
+    assert words(found)["break-even"].endswith("So that time is never won back.")
+
+
+def test_speeds_that_hardly_differ_do_not_say_whether_compiling_pays() -> None:
+    """`make demo` said once: by step 6823 of 60, for 0% less time."""
+    close = facts("close", compiled=True, seconds=130, log=trainer(109))
+    said = words(compare([native(), close]))["break-even"]
+    assert said.startswith("Without the time of compiling, close trains as fast as the native job, within 5%.")
+
+
+def test_a_median_that_contradicts_the_mean_is_too_noisy_to_say() -> None:
+    """Another program took the CPU for a part of the compiled job."""
+    plain = facts("plain", compiled=False, seconds=120, log=trainer(100), report=report(False, steady_step_seconds=1.0))
+    slow = facts("slow", compiled=True, seconds=150, log=trainer(120), report=report(True, steady_step_seconds=0.5))
+    found = compare([plain, slow])
+    said = words(found)["break-even"]
+    assert said.startswith("Whether slow wins the time of compiling back is too noisy to say.")
+    assert "its throughput is lower than natively, and yet its median step takes 50% less time" in said
 
 
 def test_one_noisy_point_does_not_make_losses_dissimilar() -> None:

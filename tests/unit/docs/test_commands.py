@@ -1,10 +1,10 @@
-"""Each command that README, the tutorial and the install page print is run by a walk, or has a reason not to be."""
+"""Each command that README, the tutorial and two more pages print is run by a walk, or has a reason not to be."""
 
 import pytest
 
 from support import walks
 
-PAGES = (walks.README, walks.TUTORIAL, walks.INSTALL)
+PAGES = (walks.README, walks.TUTORIAL, walks.INSTALL, walks.NOTEBOOKS)
 
 
 @pytest.mark.parametrize("page", PAGES)

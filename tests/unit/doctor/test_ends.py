@@ -58,6 +58,7 @@ def instead(finding: Finding) -> str:
         ("bad data", 3, "script-exit", 'exit code 3 and without a traceback; its last line was "bad data"'),
         ("", 3, "script-exit", "exit code 3 and without a traceback"),
         ("", -11, "script-exit", "signal SIGSEGV"),
+        ("epoch 1", -11, "script-exit", 'SIGSEGV; its last line was "epoch 1"'),
         ("", 134, "script-exit", "signal SIGABRT"),
         ("", -40, "script-exit", "signal number 40"),
     ],
@@ -172,6 +173,12 @@ def test_the_number_of_gpus_as_a_divisor() -> None:
     [
         ("ClientError: Data download failed: no", "", "Data download failed: no", "s3 import"),
         ("ClientError: The image a/b is not on this machine", "", "is not on this machine", "as the text says"),
+        (
+            "ClientError: The process runtime cannot train: torch not installed.",
+            "",
+            "torch not",
+            "`sagelet install-torch`",
+        ),
         ("CapacityError: Unable to provision", "", "Unable to provision", "smaller instance type"),
         (
             "InternalServerError: We encountered an internal error.",
@@ -192,6 +199,14 @@ def test_a_job_that_never_ran(reason: str, cause: str, seen: str, remedy: str) -
 def test_a_reason_that_the_job_wrote_itself() -> None:
     finding = failed("", 0, reason="AlgorithmError: no rows\nin the file, exit code: 0")
     assert finding.seen.text == 'The job gave its reason: "no rows"'
+
+
+def test_lines_of_the_toolkit_are_not_the_scripts_last_words() -> None:
+    lines = f"Environment variables:\n\n{STARTED}{REPORTED.format(code=-11)}".splitlines()
+    reason = "AlgorithmError: ExecuteUserScriptError:\nExitCode -11\n, exit code: 1"
+    ended = Progress("Failed", last_lines=lines, exit_code=1, reason=reason)
+    (finding,) = found(case(progress=ended)).values()
+    assert finding.seen.text == "The script was ended by the signal SIGSEGV"
 
 
 def test_results_that_are_not_there() -> None:

@@ -215,3 +215,12 @@ def test_an_endpoint_and_a_directory_of_one_server_or_of_none_are_not_doubted(ho
     assert home.choose(SAGELET_ENDPOINT=CI, SAGELET_DATA=str(home.root / "nobody")).doubt == ""
     assert home.choose(SAGELET_ENDPOINT=CI).doubt == ""
     assert home.choose(SAGELET_DATA=str(data)).doubt == ""
+
+
+def test_a_server_on_all_addresses_may_have_any_name_but_has_one_port(home: Home) -> None:
+    """In a container: examples/around/github-actions names endpoint and directory of one server."""
+    port = CI.rpartition(":")[2]
+    every = [(f"http://0.0.0.0:{port}", False), (f"http://[::]:{port}", False), ("http://0.0.0.0:1", True)]
+    for number, (served, doubted) in enumerate(every):
+        data = home.serve(home.root / f"server-{number}", served)
+        assert bool(home.choose(SAGELET_ENDPOINT=CI, SAGELET_DATA=str(data)).doubt) is doubted

@@ -15,6 +15,11 @@ _CAPACITY = (
     "Ask for a smaller instance type or fewer instances, wait for other jobs to end (`sagelet jobs`), or let CPU "
     "workers stand in for GPUs (`--gpus auto`)."
 )
+_NOT_INSTALLED = "The process runtime cannot train"
+_INSTALL = (
+    "Run `sagelet install-torch` in the environment of the server, and start the server again. Or use Docker: `sagelet "
+    "image build`, then `sagelet up --runtime docker`. Then create the job again under another name."
+)
 _INTERNAL = (
     "Look into the log of the server for the time of the failure, and start the job again. If it fails again, it is a "
     "defect of sagelet: please report it with that part of the log."
@@ -27,11 +32,18 @@ def not_run(case: Case) -> Iterator[Seen]:
     if not progress.failed or kind not in ("ClientError", "CapacityError", "InternalServerError"):
         return
     if kind == "ClientError":
-        yield Seen(Severity.ERROR, text, instead=_DATA if _NO_OBJECTS.search(text) else None)
+        yield Seen(Severity.ERROR, text, instead=_remedy(text))
     elif kind == "CapacityError":
         yield Seen(Severity.ERROR, text, instead=_CAPACITY)
     else:
         yield Seen(Severity.ERROR, progress.cause or text, instead=_INTERNAL)
+
+
+def _remedy(text: str) -> str | None:
+    """Returns what to do about a ClientError. None if its text says it."""
+    if _NO_OBJECTS.search(text):
+        return _DATA
+    return _INSTALL if text.startswith(_NOT_INSTALLED) else None
 
 
 def time_limit(case: Case) -> Iterator[Seen]:
@@ -49,7 +61,8 @@ def nothing_saved(case: Case) -> Iterator[Seen]:
 NOT_RUN = Rule(
     name="not-run",
     why="The job could not run as it was asked for. The part of the FailureReason before the colon says where "
-    "the cause is: ClientError in the request, CapacityError in this machine, InternalServerError in sagelet.",
+    "the cause is: ClientError in the request, or in what is installed for it; CapacityError in this machine; "
+    "InternalServerError in sagelet.",
     instead="Change the request as the text says, and create the job again under another name.",
     section=Section.DESCRIBE,
     check=not_run,

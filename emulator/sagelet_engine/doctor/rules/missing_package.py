@@ -33,6 +33,11 @@ PACKAGES = {
 NOWHERE = ("apex", "deepspeed", "flash_attn", "horovod", "smclarify", "smdebug", "smdistributed")
 #: Modules that were in Python's library until recently.
 FORMER = ("asynchat", "asyncore", "distutils", "imp")
+#: Names that people give to modules of their own.
+OWN = (
+    "common", "config", "configs", "data", "dataset", "helper", "helpers", "lib", "model", "models", "modules", "src",
+    "trainer", "util", "utils",
+)  # fmt: skip
 TABLE = "`sagelet docs reference/packages` says what the image has and what it lacks"
 THEN = (
     "Take the new name, or run the script in an image of its day: `sagelet image build --variant py39`, "
@@ -72,6 +77,12 @@ def _instead(module: str) -> str:
     # If a whole package is missing Python names the package.
     if inner or top in FORMER:
         return f"The installed version has no {module} any more. {THEN}"
+    if top in OWN:
+        return (
+            f"`{top}` is probably a module of your own, which has to be in source_dir, beside the script: `source_dir` "
+            "of the estimator, `sagelet submit --source-dir`. If it is a package, put it into the requirements.txt "
+            "there."
+        )
     return (
         f"Put `{PACKAGES.get(top, top)}` into the requirements.txt of the source directory; {TABLE}. A module of your "
         "own has to be in source_dir, beside the script."

@@ -58,6 +58,8 @@ _NOT_THE_SCRIPTS = re.compile(
     r"sagemaker-training-toolkit|"
     r"^(sagelet\b|ExitCode |ErrorMessage |Command \"|Invoking script|[A-Z][A-Z0-9_]*=|/\S+ )"
 )
+#: What AWS's toolkit prints last before the script begins.
+_BEGINS = "Invoking script with the following command"
 _LARGEST_SIGNAL = 64
 #: An exit code of a shell: 128 + the signal's number.
 _SHELL = 128
@@ -172,8 +174,12 @@ def _signal(code: int) -> str | None:
 
 
 def _last_words(case: Case) -> str | None:
-    lines = (line.strip() for line in reversed(case.progress.last_lines))
-    return next((line for line in lines if line and not _NOT_THE_SCRIPTS.search(line)), None)
+    """Returns the script's last line. None if it printed nothing."""
+    lines = [line.strip() for line in case.progress.last_lines]
+    # Before the command the toolkit prints its own lines, of many forms.
+    begun = max((number for number, line in enumerate(lines) if line.startswith(_BEGINS)), default=-1)
+    own = reversed(lines[begun + 1 :])
+    return next((line for line in own if line and not _NOT_THE_SCRIPTS.search(line)), None)
 
 
 ARGUMENTS = Rule(
