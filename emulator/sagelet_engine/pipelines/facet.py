@@ -26,7 +26,7 @@ from sagelet_engine.model.pipeline import (
 )
 from sagelet_engine.orchestration.facet import Orchestrations
 from sagelet_engine.pipelines import retrying
-from sagelet_engine.pipelines.definition import check, parse
+from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.documents import read_text
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
@@ -55,17 +55,20 @@ class Pipelines:
     def create(
         self, key: PipelineKey, definition: str, role: str, tags: Mapping[str, str], more: JsonObject
     ) -> Pipeline:
-        """`more`: display_name, description, parallel. Raises InvalidDefinition, PipelineNameInUse."""
-        check(definition)
+        """Keeps a definition that `checking.check` allows. `more`: display_name, description, parallel.
+
+        Raises PipelineNameInUse.
+        """
         now_ms = self._clock.now_ms()
         pipeline = replace(Pipeline(key, definition, role, now_ms, now_ms, tags=dict(tags)), **more)
         self._rows.insert(pipeline)
         return pipeline
 
     def update(self, key: PipelineKey, definition: str | None, changes: JsonObject) -> Pipeline:
-        """Changes what is given. Another definition is a new version. Raises InvalidDefinition, PipelineNotFound."""
-        if definition is not None:
-            check(definition)
+        """Changes what is given. Another definition, which `checking.check` allows, is a new version.
+
+        Raises PipelineNotFound.
+        """
         now_ms = self._clock.now_ms()
 
         def change(before: Pipeline) -> Pipeline:

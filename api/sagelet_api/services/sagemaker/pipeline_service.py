@@ -19,6 +19,7 @@ from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
 from sagelet_api.services.sagemaker import pipeline_view
 from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, RoleCheck, any_role
+from sagelet_api.services.sagemaker.pipeline_shapes import check_shapes
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNotFound,
@@ -33,6 +34,7 @@ from sagelet_engine.model import aws_texts
 from sagelet_engine.model.objects import ObjectNotFound, S3Uri
 from sagelet_engine.model.orchestration import IllegalStatus, OrchestrationKey
 from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, PipelineKey
+from sagelet_engine.pipelines.checking import check
 from sagelet_engine.pipelines.definition import InvalidDefinition, parse
 from sagelet_engine.pipelines.facet import CallbackNotFound
 
@@ -59,6 +61,7 @@ class PipelineOperations:
             raise ValidationException("Give PipelineDefinition or PipelineDefinitionS3Location")
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         try:
+            check_shapes(check(definition))
             pipeline = self._pipelines.create(key, definition, request["RoleArn"], tags, _changes(request))
         except PipelineNameInUse as error:
             raise ValidationException(
@@ -78,6 +81,8 @@ class PipelineOperations:
         self._get(key)
         definition = self._definition(context, request)
         try:
+            if definition is not None:
+                check_shapes(check(definition))
             pipeline = self._pipelines.update(key, definition, changes)
         except PipelineNotFound as error:
             raise _no_pipeline(key) from error
