@@ -1,5 +1,6 @@
 """What the API asks for: pipelines, and their executions. Changes are durable when a method returns."""
 
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from sagelet_engine.base.errors import (
     OrchestrationNameInUse,
     OrchestrationNotFound,
     PipelineInUse,
+    PipelineNotFound,
     TooManyTags,
 )
 from sagelet_engine.base.wire import JsonObject
@@ -49,6 +51,8 @@ class Pipelines:
         self._objects = objects
         self._clock = clock
         self._watch = watch
+        #: A pipeline is not deleted while one of its executions begins, changes or begins again.
+        self._lock = threading.Lock()
 
     # --- pipelines ------------------------------------------------------------------------------------------------
 
@@ -81,13 +85,16 @@ class Pipelines:
 
     def delete(self, key: PipelineKey) -> Pipeline:
         """Forgets a pipeline and its executions. Their jobs stay. Raises PipelineNotFound, PipelineInUse."""
-        pipeline = self._rows.get(key)
-        executions = self.executions(key)
-        if any(not one.terminal for one in executions):
-            raise PipelineInUse(key.arn)
-        for one in executions:
-            self._kept.delete(one)
-        self._rows.delete(key)
+        with self._lock:
+            pipeline = self._rows.get(key)
+            executions = self.executions(key)
+            if any(not one.terminal for one in executions):
+                raise PipelineInUse(key.arn)
+            for one in executions:
+                # It is gone already if its retention has ended.
+                with suppress(StaleOrchestration):
+                    self._kept.delete(one)
+            self._rows.delete(key)
         return pipeline
 
     def get(self, key: PipelineKey) -> Pipeline:
@@ -107,7 +114,7 @@ class Pipelines:
         return self._rows.definition(key, version)
 
     def read_definition(self, account: str, region: str, where: S3Uri) -> str:
-        """Returns the text of an object. Raises ObjectNotFound."""
+        """Returns the text of an object. Raises ObjectNotFound, ObjectDamaged, DocumentTooLarge."""
         return read_text(self._objects, account, region, where)
 
     def put_tags(self, key: PipelineKey, tags: Mapping[str, str], limit: int) -> Pipeline:
@@ -131,7 +138,8 @@ class Pipelines:
     def start(self, pipeline: Pipeline, definition: str, request: JsonObject) -> PipelineExecution:
         """Begins an execution of a version's definition. `request`: a validated StartPipelineExecution body.
 
-        A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition.
+        A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition,
+        PipelineNotFound.
         """
         values = parse(definition).values(request.get("PipelineParameters", []))
         now_ms = self._clock.now_ms()
@@ -151,11 +159,14 @@ class Pipelines:
             pipeline=pipeline.key.name,
             parameters=values,
         )
-        try:
-            self._executions.begin(execution)
-        except OrchestrationNameInUse:
-            return self._kept.get(execution.key)
-        self._rows.change(pipeline.key, lambda before: replace(before, last_run_ms=now_ms))
+        with self._lock:
+            if self._rows.get(pipeline.key).created_ms != pipeline.created_ms:
+                raise PipelineNotFound(pipeline.key.arn)
+            try:
+                self._executions.begin(execution)
+            except OrchestrationNameInUse:
+                return self._kept.get(execution.key)
+            self._rows.change(pipeline.key, lambda before: replace(before, last_run_ms=now_ms))
         return execution
 
     def execution(self, key: OrchestrationKey) -> PipelineExecution:
@@ -185,13 +196,14 @@ class Pipelines:
         self, key: OrchestrationKey, change: Callable[[PipelineExecution], PipelineExecution]
     ) -> PipelineExecution:
         """Replaces an execution by what `change` makes of it. Raises OrchestrationNotFound."""
-        while True:
-            before = self._kept.get(key)
-            after = change(before)
-            if after == before:
-                return before
-            with suppress(StaleOrchestration):
-                return self._kept.update(after)
+        with self._lock:
+            while True:
+                before = self._kept.get(key)
+                after = change(before)
+                if after == before:
+                    return before
+                with suppress(StaleOrchestration):
+                    return self._kept.update(after)
 
     def stop(self, key: OrchestrationKey) -> None:
         """Asks for a stop. Raises OrchestrationNotFound, OrchestrationEnded."""
@@ -202,14 +214,16 @@ class Pipelines:
 
         Raises OrchestrationNotFound, IllegalStatus.
         """
-        while True:
-            before = self._kept.get(key)
-            now = revive(before, self._clock.now_ms(), retries=before.retries + 1, parallel=parallel or before.parallel)
-            gone = [run for run in self._kept.children(before.id) if not run.succeeded]
-            with suppress(StaleOrchestration):
-                self._kept.update(now, removed=gone)
-                self._watch(before.id)
-                return
+        with self._lock:
+            while True:
+                before = self._kept.get(key)
+                limit = parallel or before.parallel
+                now = revive(before, self._clock.now_ms(), retries=before.retries + 1, parallel=limit)
+                gone = [run for run in self._kept.children(before.id) if not run.succeeded]
+                with suppress(StaleOrchestration):
+                    self._kept.update(now, removed=gone)
+                    self._watch(before.id)
+                    return
 
     def answer_callback(
         self, account: str, region: str, token: str, outputs: JsonObject | None, reason: str

@@ -65,7 +65,7 @@ def is_passing(error: CallRefused) -> bool:
 def job_name(execution: PipelineExecution, run: StepRun, given: str | None, longest: int) -> str:
     """Returns `pipelines-EXECUTION-STEP-SUFFIX`, as AWS names jobs, or PREFIX-SUFFIX for a name in the arguments.
 
-    Raises Unresolved if that name is no text.
+    Raises Unresolved if that name is not a text.
     """
     if given is not None and not isinstance(given, str):
         raise Unresolved(f"The name of the job of step {run.name} must be a text, not {text_of(given)[:200]}")

@@ -1,22 +1,19 @@
 """The work of pipeline executions: what the orchestrator does for each of them."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import OrchestrationStatus
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
 from sagelet_engine.pipelines import caching, retrying
 from sagelet_engine.pipelines.decision import Lookups, decide
 from sagelet_engine.pipelines.definition import Step, parse
-from sagelet_engine.pipelines.documents import read_text
-from sagelet_engine.pipelines.expressions import Unresolved
+from sagelet_engine.pipelines.documents import read_json
 from sagelet_engine.pipelines.malformed import UNUSABLE, failed
 from sagelet_engine.pipelines.steps import KINDS, Look, failure_of_call, is_passing
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
@@ -90,23 +87,10 @@ class PipelineWork:
 
     def _lookups(self, record: PipelineExecution, now_ms: int) -> Lookups:
         return Lookups(
-            lambda uri: self._document(record, uri),
+            lambda uri: read_json(self._objects, record.key.account, record.key.region, uri),
             lambda step, key: self._cached(record, step, key, now_ms),
             lambda: self._source(record),
         )
-
-    def _document(self, record: PipelineExecution, uri: str) -> Any:
-        """Reads a JSON object. Raises Unresolved."""
-        try:
-            where = S3Uri.parse(uri)
-        except ValueError as error:
-            raise Unresolved(str(error)) from error
-        try:
-            return json.loads(read_text(self._objects, record.key.account, record.key.region, where))
-        except (ObjectNotFound, ObjectDamaged) as error:
-            raise Unresolved(f"{uri} cannot be read: {error}") from error
-        except ValueError as error:
-            raise Unresolved(f"{uri} is not JSON: {error}") from error
 
     def _cached(self, record: PipelineExecution, step: Step, key: str, now_ms: int) -> tuple[StepRun, str] | None:
         """Returns the newest run with this key among the executions of the same pipeline."""

@@ -307,7 +307,7 @@ FAILING = {
     ),
     "JsonGet of a parameter": (
         fail("Odd", {"Std:JsonGet": {"S3Uri": get("Parameters.Number"), "Path": "a"}}),
-        "'3' is not an S3 URI",
+        "3 is not an S3 URI",
     ),
     "JsonGet without a path": (fail("Odd", {"Std:JsonGet": {"S3Uri": "s3://b/k"}}), "Std:JsonGet.Path must be a text"),
     "a text is compared": (condition("Odd", [compare("LessThan", "ten", 1)], []), "ten is not a number"),
