@@ -52,7 +52,7 @@ def test_a_value_in_its_type(kind: str, text: str, expected: Any) -> None:
         ("Float", "1_0"),
         ("Float", "0x1"),
         ("Boolean", "1"),
-        ("Boolean", "truе"),
+        ("Boolean", "yes"),
         ("Boolean", ""),
     ],
 )
