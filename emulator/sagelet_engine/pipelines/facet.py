@@ -2,11 +2,12 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.concurrency import COMPUTING
 from sagelet_engine.base.errors import (
     OrchestrationNameInUse,
     OrchestrationNotFound,
@@ -51,8 +52,18 @@ class Pipelines:
         self._objects = objects
         self._clock = clock
         self._watch = watch
-        #: A pipeline is not deleted while one of its executions begins, changes or begins again.
+        #: A pipeline is not deleted while one of its executions begins or is retried.
         self._lock = threading.Lock()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A holder of the lock waits for the disk, and computes again after that. So nobody computes while it waits."""
+        with COMPUTING.away():
+            self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     # --- pipelines ------------------------------------------------------------------------------------------------
 
@@ -85,17 +96,27 @@ class Pipelines:
 
     def delete(self, key: PipelineKey) -> Pipeline:
         """Forgets a pipeline and its executions. Their jobs stay. Raises PipelineNotFound, PipelineInUse."""
-        with self._lock:
+        with self._alone():
             pipeline = self._rows.get(key)
             executions = self.executions(key)
             if any(not one.terminal for one in executions):
                 raise PipelineInUse(key.arn)
             for one in executions:
-                # It is gone already if its retention has ended.
-                with suppress(StaleOrchestration):
-                    self._kept.delete(one)
+                self._forget(one.key)
             self._rows.delete(key)
         return pipeline
+
+    def _forget(self, key: OrchestrationKey) -> None:
+        """Forgets an execution that has ended. It may be gone already, if its retention has ended."""
+        while True:
+            try:
+                self._kept.delete(self._kept.get(key))
+            except OrchestrationNotFound:
+                return
+            except StaleOrchestration:
+                # Its description was changed meanwhile.
+                continue
+            return
 
     def get(self, key: PipelineKey) -> Pipeline:
         """Raises PipelineNotFound."""
@@ -159,7 +180,7 @@ class Pipelines:
             pipeline=pipeline.key.name,
             parameters=values,
         )
-        with self._lock:
+        with self._alone():
             if self._rows.get(pipeline.key).created_ms != pipeline.created_ms:
                 raise PipelineNotFound(pipeline.key.arn)
             try:
@@ -196,14 +217,13 @@ class Pipelines:
         self, key: OrchestrationKey, change: Callable[[PipelineExecution], PipelineExecution]
     ) -> PipelineExecution:
         """Replaces an execution by what `change` makes of it. Raises OrchestrationNotFound."""
-        with self._lock:
-            while True:
-                before = self._kept.get(key)
-                after = change(before)
-                if after == before:
-                    return before
-                with suppress(StaleOrchestration):
-                    return self._kept.update(after)
+        while True:
+            before = self._kept.get(key)
+            after = change(before)
+            if after == before:
+                return before
+            with suppress(StaleOrchestration):
+                return self._kept.update(after)
 
     def stop(self, key: OrchestrationKey) -> None:
         """Asks for a stop. Raises OrchestrationNotFound, OrchestrationEnded."""
@@ -214,7 +234,7 @@ class Pipelines:
 
         Raises OrchestrationNotFound, IllegalStatus.
         """
-        with self._lock:
+        with self._alone():
             while True:
                 before = self._kept.get(key)
                 limit = parallel or before.parallel

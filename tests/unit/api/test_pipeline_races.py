@@ -195,8 +195,8 @@ def test_all_requests_at_once_have_answers_of_aws_and_leave_nothing_behind(world
             codes[error.response["Error"]["Code"]] += 1
 
     create(world, text)
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(one, range(240)))
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(one, range(80)))
     assert codes.keys() <= {"ok", "ResourceNotFound", "ConflictException", "ValidationException"}, codes
     assert until(lambda: not world.engine._store.orchestrations.unfinished())
     pipelines = {one["PipelineName"] for one in world.sagemaker.list_pipelines()["PipelineSummaries"]}
