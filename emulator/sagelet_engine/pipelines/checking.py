@@ -67,6 +67,9 @@ def _step(step: Step, definition: Definition) -> Iterator[str]:
         yield f"Arguments needs one of {', '.join(_MODEL)}"
     if step.type == "Callback":
         yield from _callback_faults(step)
+    for member in ("DisplayName", "Description"):
+        if not isinstance(step.given.get(member) or "", str):
+            yield f"{member} must be a text"
     for one in objects(step.given, "PropertyFiles"):
         for member in PROPERTY_FILE:
             if not isinstance(one[member], str):

@@ -235,6 +235,7 @@ REFUSED = {
     "an argument is no text": (definition(odd(RoleArn=["x"])), "Arguments.RoleArn must be a string or a function"),
     "no container": (of("RegisterModel", {"InferenceSpecification": "x"}), "Expecting start of Json Object."),
     "an output without a name": (of("Callback", {}, SqsQueueUrl="q", OutputParameters=[{}]), "needs OutputName"),
+    "a display name is an object": (of("Fail", {}, DisplayName={"a": 1}), "Odd: DisplayName must be a text"),
     "a queue is a number": (of("Callback", {}, SqsQueueUrl=[5]), "SqsQueueUrl must be"),
 }
 
