@@ -77,17 +77,18 @@ class Mailbox:
         """
         drained: list[Output] = []
         lines = 0
-        try:
-            while lines < most:
+        while lines < most:
+            try:
                 output = self._queue.get(timeout=timeout) if not drained else self._queue.get_nowait()
-                lines += len(output.lines or ())
-                last = drained[-1] if drained else None
-                if last and last.host == output.host and last.lines is not None and output.lines is not None:
-                    drained[-1] = Output(last.host, last.lines + output.lines)
-                else:
-                    drained.append(output)
-        except queue.Empty:
-            pass
+            except queue.Empty:
+                # There is no more output now.
+                break
+            lines += len(output.lines or ())
+            last = drained[-1] if drained else None
+            if last and last.host == output.host and last.lines is not None and output.lines is not None:
+                drained[-1] = Output(last.host, last.lines + output.lines)
+            else:
+                drained.append(output)
         return drained
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from sagelet_engine.base.wire import JsonObject
@@ -29,9 +30,11 @@ _TUNING = (
     "StaticHyperParameters",
     "TuningObjective",
 )
+_NUMBER = r"(\d+(?:[.,]\d+)?)"
 #: Years, months, weeks, days, then hours, minutes and seconds after T. AWS's own examples leave out the P.
 _DURATION = re.compile(
-    r"P?(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.IGNORECASE | re.ASCII
+    f"P?(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",
+    re.IGNORECASE | re.ASCII,
 )
 _DAY = 86_400_000
 _UNITS_MS = (365 * _DAY, 30 * _DAY, 7 * _DAY, _DAY, 3_600_000, 60_000, 1000)
@@ -42,11 +45,12 @@ def duration_ms(text: str) -> int | None:
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         return None
-    return sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_MS, strict=True) if number)
+    parts = zip(found.groups(), _UNITS_MS, strict=True)
+    return round(sum(Decimal(number.replace(",", ".")) * unit for number, unit in parts if number))
 
 
 def is_on(step: JsonObject) -> bool:
-    return bool(step.get("CacheConfig", {}).get("Enabled"))
+    return bool((step.get("CacheConfig") or {}).get("Enabled"))
 
 
 def cache_key(step: JsonObject, arguments: JsonObject) -> str:

@@ -1,9 +1,14 @@
-"""The conditions of a Condition step (SDK v2's `sagemaker/workflow/conditions.py` writes them)."""
+"""The conditions of a Condition step (SDK v2's `sagemaker/workflow/conditions.py` writes them).
 
-from collections.abc import Callable, Mapping
+`NotEquals` and `NotIn`, and the members `Value` and `In`, are those of the JSON schema of definitions that the page
+"Pipelines overview" of the developer guide links.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve
+from sagelet_engine.pipelines.expression_rules import operand_faults
+from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve, text_of
 
 _ORDER: Mapping[str, Callable[[float, float], bool]] = {
     "GreaterThan": lambda left, right: left > right,
@@ -11,44 +16,76 @@ _ORDER: Mapping[str, Callable[[float, float], bool]] = {
     "LessThan": lambda left, right: left < right,
     "LessThanOrEqualTo": lambda left, right: left <= right,
 }
+_COMPARISONS = frozenset({"Equals", "NotEquals", *_ORDER})
+_MEMBERSHIPS = frozenset({"In", "NotIn"})
+TYPES = (*sorted(_COMPARISONS | _MEMBERSHIPS), "Not", "Or")
 
 
-_OPERANDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("Equals", *_ORDER), ("LeftValue", "RightValue")),
-    "In": ("QueryValue", "Values"),
-    "Not": ("Condition",),
-    "Or": ("Conditions",),
-}
+def faults(condition: Any, place: str) -> Iterator[str]:
+    """Yields what is wrong with a condition and those inside it, each with its place, such as `Conditions[0]`."""
+    if not isinstance(condition, dict):
+        yield f"{place} must be an object"
+        return
+    kind = condition.get("Type")
+    if not isinstance(kind, str) or kind not in TYPES:
+        yield f"{place}.Type must be one of {', '.join(TYPES)}"
+    elif kind in _COMPARISONS:
+        for member in ("LeftValue", "RightValue"):
+            yield from _operand(condition, member, place)
+    elif kind in _MEMBERSHIPS:
+        query, values = _membership(condition)
+        yield from _operand(condition, query, place)
+        for index, one in enumerate(_list(condition, values)):
+            yield from operand_faults(one, f"{place}.{values}[{index}]")
+        yield from _list_fault(condition, values, place)
+    elif kind == "Not":
+        yield from faults(condition.get("Condition"), f"{place}.Condition")
+    else:
+        for index, one in enumerate(_list(condition, "Conditions")):
+            yield from faults(one, f"{place}.Conditions[{index}]")
+        yield from _list_fault(condition, "Conditions", place)
 
 
-def is_whole(condition: Any) -> bool:
-    """True if a condition has a known type and its operands, and so have those inside it."""
-    operands = _OPERANDS.get(condition.get("Type", "")) if isinstance(condition, dict) else None
-    if operands is None or any(name not in condition for name in operands):
-        return False
-    inner = condition.get("Conditions", []) if condition["Type"] == "Or" else []
-    inner = [condition["Condition"]] if condition["Type"] == "Not" else inner
-    return isinstance(inner, list) and all(map(is_whole, inner))
+def _operand(condition: Mapping[str, Any], member: str, place: str) -> Iterator[str]:
+    if member in condition:
+        yield from operand_faults(condition[member], f"{place}.{member}")
+    else:
+        yield f"{place} has the type {condition['Type']} and needs {member}"
+
+
+def _list(condition: Mapping[str, Any], member: str) -> list[Any]:
+    found = condition.get(member)
+    return found if isinstance(found, list) else []
+
+
+def _list_fault(condition: Mapping[str, Any], member: str, place: str) -> Iterator[str]:
+    if not isinstance(condition.get(member), list):
+        yield f"{place} has the type {condition['Type']} and needs {member}, a list"
+
+
+def _membership(condition: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the members for the value and for those among which it is looked for: the SDK's, or the schema's."""
+    return ("Value", "In") if "QueryValue" not in condition and "Value" in condition else ("QueryValue", "Values")
 
 
 def holds(condition: Any, scope: Scope) -> bool:
-    """Returns whether a condition holds. Raises Unresolved if it cannot be computed."""
-    kind = condition.get("Type")
+    """Returns whether a condition without faults holds. Raises Unresolved if it cannot be computed."""
+    kind = condition["Type"]
     if kind == "Not":
         return not holds(condition["Condition"], scope)
     if kind == "Or":
         # A condition that cannot be computed fails the step, wherever it stands. So all are computed.
         outcomes = [holds(one, scope) for one in condition["Conditions"]]
         return any(outcomes)
-    if kind == "In":
-        value = resolve(condition["QueryValue"], scope)
-        return any(_equal(value, resolve(one, scope)) for one in condition["Values"])
+    if kind in _MEMBERSHIPS:
+        query, values = _membership(condition)
+        value = resolve(condition[query], scope)
+        among = [resolve(one, scope) for one in condition[values]]
+        return any(_equal(value, one) for one in among) is (kind == "In")
     left, right = resolve(condition["LeftValue"], scope), resolve(condition["RightValue"], scope)
-    if kind == "Equals":
-        return _equal(left, right)
     if kind in _ORDER:
         return _ORDER[kind](_number(left), _number(right))
-    raise Unresolved(f"There is no condition of type {kind}")
+    return _equal(left, right) is (kind == "Equals")
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -63,8 +100,8 @@ def _equal(left: Any, right: Any) -> bool:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise Unresolved(f"{value!r} is not a number")
+        raise Unresolved(f"{text_of(value)[:200]} is not a number")
     try:
         return float(value)
-    except ValueError as error:
-        raise Unresolved(f"{value!r} is not a number") from error
+    except (ValueError, OverflowError) as error:
+        raise Unresolved(f"{text_of(value)[:200]} is not a number") from error

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
-from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.orchestration import OrchestrationStatus, enter
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
 from sagelet_engine.pipelines import caching, conditions, retrying
+from sagelet_engine.pipelines.checking import function_faults
 from sagelet_engine.pipelines.definition import Definition, Step, parse
-from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve
-from sagelet_engine.pipelines.malformed import MALFORMED, failed
+from sagelet_engine.pipelines.execution_variables import names_its_job, variables
+from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve, text_of
+from sagelet_engine.pipelines.malformed import UNUSABLE, failed
 
 #: FailureReason of an execution. It is what users of SageMaker Pipelines quote; AWS does not document it.
 STEPS_FAILED = "Step failure: One or multiple steps failed."
@@ -76,7 +76,7 @@ class _State:
         while not self._failed():
             for run in [*self.runs.values()]:
                 if run.state is StepState.WAITING and (run.retry_ms or 0) <= self.now_ms:
-                    self._put(retrying.again(run))
+                    self._put(self._again(run))
             ready = next((step for step in self.definition.steps.values() if self._may_begin(step)), None)
             if ready is None:
                 return
@@ -123,27 +123,38 @@ class _State:
         run = StepRun(step.ordinal, step.name, begun, StepState.PLANNED, StepStatus.STARTING, self.now_ms)
         try:
             return self._from_source(run) if step.name in self._reused else self._evaluated(step, run)
-        except Unresolved as error:
-            return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=str(error))
-        except MALFORMED as error:
+        except UNUSABLE as error:
+            return failed(run, error, self.now_ms)
+
+    def _again(self, run: StepRun) -> StepRun:
+        """Returns the next attempt of a run that waited. Its arguments are those of the first."""
+        run, step = retrying.again(run), self.definition.steps[run.name]
+        if not names_its_job(step):
+            return run
+        try:
+            return replace(run, arguments=resolve(step.arguments, self._scope(step, run)))
+        except UNUSABLE as error:
             return failed(run, error, self.now_ms)
 
     def _evaluated(self, step: Step, run: StepRun) -> StepRun:
-        """Returns a step with its arguments, ended if nothing is to be made. Raises Unresolved or one of MALFORMED."""
+        """Returns a step with its arguments, ended if nothing is to be made. Raises one of UNUSABLE."""
+        # An earlier sagelet may have stored what is refused now.
+        for fault in function_faults(step):
+            raise Unresolved(fault)
         if step.type == "Condition":
             return self._judged(step, run)
-        arguments = resolve(step.arguments, self._scope(run))
+        arguments = resolve(step.arguments, self._scope(step, run))
         if step.type == "Callback":
-            queue = resolve(step.given["SqsQueueUrl"], self._scope(run))
+            queue = resolve(step.given["SqsQueueUrl"], self._scope(step, run))
             arguments = {"Arguments": arguments, "SqsQueueUrl": queue}
         run = replace(run, arguments=arguments)
         if step.type == "Fail":
-            message = str(arguments.get("ErrorMessage", ""))
+            message = text_of(arguments.get("ErrorMessage", ""))
             return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=message)
         return self._from_cache(step, run)
 
     def _judged(self, step: Step, run: StepRun) -> StepRun:
-        scope = self._scope(run)
+        scope = self._scope(step, run)
         outcomes = [conditions.holds(one, scope) for one in step.arguments["Conditions"]]
         return replace(
             retrying.ended(run, StepStatus.SUCCEEDED, self.now_ms), properties={"Outcome": str(all(outcomes))}
@@ -178,11 +189,12 @@ class _State:
             selected_from=arn,
         )
 
-    def _scope(self, run: StepRun) -> Scope:
+    def _scope(self, step: Step, run: StepRun) -> Scope:
         done = {name: one.properties for name, one in self.runs.items() if one.succeeded}
         return Scope(
             self.execution.parameters,
-            execution_variables(self.execution, run.start_ms),
+            variables(self.execution, step, run),
+            self.definition.experiment,
             done,
             self._property_file,
             self._lookups.document,
@@ -196,24 +208,6 @@ class _State:
         if output is None:
             raise Unresolved(f"Step {step_name} has no output {file['OutputName']}, where {file_name} would be")
         return self._lookups.document(f"{output['S3Output']['S3Uri'].rstrip('/')}/{file['FilePath']}")
-
-
-def execution_variables(execution: PipelineExecution, now_ms: int) -> JsonObject:
-    """Returns the values of `Execution.`: those of SDK v2's `workflow/execution_variables.py`."""
-    pipeline = execution.pipeline_key
-    return {
-        "PipelineName": pipeline.name,
-        "PipelineArn": pipeline.arn,
-        "PipelineExecutionId": execution.execution_id,
-        "PipelineExecutionArn": execution.key.arn,
-        "StartDateTime": _iso(execution.created_ms),
-        "CurrentDateTime": _iso(now_ms),
-    }
-
-
-def _iso(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 def _selection(execution: PipelineExecution, definition: Definition) -> tuple[frozenset[str] | None, frozenset[str]]:

@@ -5,17 +5,18 @@ SDK v2 writes (`sagemaker/workflow`). AWS publishes no texts of its errors; thos
 """
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.pipelines import conditions, retrying
+from sagelet_engine.pipelines import conditions
 from sagelet_engine.pipelines.expressions import Reference, Unresolved, references
-from sagelet_engine.pipelines.malformed import DEEPEST, MALFORMED, depth_is_allowed
+from sagelet_engine.pipelines.malformed import MALFORMED
 
 VERSION = "2020-12-01"
 _NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}", re.ASCII)
@@ -45,6 +46,12 @@ _PARAMETER_TYPES: Mapping[str, tuple[type, ...]] = {
     "Float": (int, float),
     "Boolean": (bool,),
 }
+#: How the value of each type is written in PipelineParameters, and how it is read. An Integer is one of 64 bits.
+_VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "Integer": (re.compile(r"[+-]?0*\d{1,18}", re.ASCII), int),
+    "Float": (re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE), float),
+    "Boolean": (re.compile(r"true|false", re.ASCII | re.IGNORECASE), lambda text: text.lower() == "true"),
+}
 
 
 class InvalidDefinition(SageletError):
@@ -63,18 +70,13 @@ class Parameter:
         """Returns a value in the parameter's type. `text` is as in PipelineParameters. Raises InvalidDefinition."""
         if self.allowed and text not in self.allowed:
             raise InvalidDefinition(f"Parameter {self.name} must be one of {', '.join(self.allowed)}, not {text}")
-        try:
-            if self.type == "Integer":
-                return int(text)
-            if self.type == "Float":
-                return float(text)
-        except ValueError as error:
-            raise InvalidDefinition(f"Parameter {self.name} must be of type {self.type}, not {text!r}") from error
-        if self.type == "Boolean":
-            if text.lower() not in ("true", "false"):
-                raise InvalidDefinition(f"Parameter {self.name} must be true or false, not {text!r}")
-            return text.lower() == "true"
-        return text
+        if self.type == "String":
+            return text
+        pattern, value = _VALUES[self.type]
+        if pattern.fullmatch(text) is None or (self.type == "Float" and not math.isfinite(float(text))):
+            shown = text if len(text) <= 64 else f"{text[:64]}..."
+            raise InvalidDefinition(f"Parameter {self.name} must be of type {self.type}, not {shown}")
+        return value(text)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,27 @@ class Step:
 
     @property
     def property_files(self) -> Mapping[str, JsonObject]:
-        return {one["PropertyFileName"]: one for one in self.given.get("PropertyFiles", [])}
+        return {one["PropertyFileName"]: one for one in objects(self.given, "PropertyFiles")}
+
+    @property
+    def cache(self) -> JsonObject:
+        """CacheConfig. Empty if there is none."""
+        found: JsonObject = self.given.get("CacheConfig") or {}
+        return found
+
+    def expressions(self) -> Mapping[str, Any]:
+        """Returns the parts of the step in which functions may stand, by the places that users know.
+
+        The steps inside a Condition step have their own.
+        """
+        if self.type == "Condition":
+            return {"Conditions": self.arguments.get("Conditions", [])}
+        parts = {"Arguments": self.arguments}
+        return {**parts, "SqsQueueUrl": self.given["SqsQueueUrl"]} if "SqsQueueUrl" in self.given else parts
+
+    def references(self) -> Iterator[Reference]:
+        """Yields what the step itself refers to. Raises Unresolved."""
+        yield from references([*self.expressions().values()])
 
 
 @dataclass(frozen=True)
@@ -107,6 +129,8 @@ class Definition:
     parameters: Mapping[str, Parameter]
     #: By name, in the order of the definition.
     steps: Mapping[str, Step]
+    #: PipelineExperimentConfig.
+    experiment: JsonObject
 
     def values(self, given: Sequence[JsonObject]) -> JsonObject:
         """Returns all parameters for an execution. `given`: PipelineParameters. Raises InvalidDefinition."""
@@ -134,28 +158,6 @@ class Definition:
         return found
 
 
-def check(text: str) -> None:
-    """Raises InvalidDefinition for what a new definition must not have.
-
-    `parse` takes some of it, because an earlier sagelet may have stored it: then the step fails when it begins.
-    """
-    definition, given = parse(text), json.loads(text)
-    if not depth_is_allowed(given):
-        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
-    if len(definition.parameters) < len(_objects(given, "Parameters")):
-        raise InvalidDefinition("Two parameters have the same name")
-    for step in definition.steps.values():
-        if not isinstance(step.given.get("CacheConfig", {}), dict):
-            raise InvalidDefinition(f"CacheConfig of step {step.name} must be an object")
-        try:
-            retrying.check(step.name, _objects(step.given, "RetryPolicies"))
-        except retrying.InvalidPolicy as error:
-            raise InvalidDefinition(str(error)) from error
-        texts = [one[member] for one in _objects(step.given, "PropertyFiles") for member in PROPERTY_FILE]
-        if not all(isinstance(one, str) for one in texts):
-            raise InvalidDefinition(f"{', '.join(PROPERTY_FILE)} of step {step.name} must be texts")
-
-
 @lru_cache(maxsize=64)
 def parse(text: str) -> Definition:
     """Reads a definition. Raises InvalidDefinition."""
@@ -164,23 +166,29 @@ def parse(text: str) -> Definition:
     except Unresolved as error:
         raise InvalidDefinition(str(error)) from error
     except MALFORMED as error:
-        raise InvalidDefinition(f"PipelineDefinition has a member of the wrong type: {error}") from error
+        raise InvalidDefinition("PipelineDefinition has a member of the wrong type") from error
 
 
 def _parse(text: str) -> Definition:
     try:
         given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidDefinition(f"PipelineDefinition is not JSON (line {error.lineno}, {error.msg.lower()})") from error
     except (ValueError, RecursionError) as error:
-        raise InvalidDefinition(f"PipelineDefinition is not JSON: {error}") from error
+        raise InvalidDefinition("PipelineDefinition is nested too deep, or a number has too many digits") from error
     if not isinstance(given, dict):
         raise InvalidDefinition("PipelineDefinition must be a JSON object")
-    if given.get("Version") != VERSION:
-        raise InvalidDefinition(f"Version must be {VERSION}, not {given.get('Version')!r}")
-    parameters = {one.name: one for one in map(_parameter, _objects(given, "Parameters"))}
-    steps = [*_steps(_objects(given, "Steps"))]
+    # The schema does not ask for a Version.
+    if given.get("Version", VERSION) != VERSION:
+        raise InvalidDefinition(f"Version must be {VERSION}, not {json.dumps(given['Version'])[:200]}")
+    parameters = {one.name: one for one in map(_parameter, objects(given, "Parameters"))}
+    steps = [*_steps(objects(given, "Steps"))]
     if not steps:
         raise InvalidDefinition("Steps must have a step")
-    found = Definition(parameters, {one.name: one for one in steps})
+    experiment = given.get("PipelineExperimentConfig") or {}
+    if not isinstance(experiment, dict):
+        raise InvalidDefinition("PipelineExperimentConfig must be an object")
+    found = Definition(parameters, {one.name: one for one in steps}, experiment)
     if len(found.steps) < len(steps):
         raise InvalidDefinition("Two steps have the same name")
     _check_references(found)
@@ -188,7 +196,8 @@ def _parse(text: str) -> Definition:
     return found
 
 
-def _objects(given: JsonObject, member: str) -> list[JsonObject]:
+def objects(given: JsonObject, member: str) -> list[JsonObject]:
+    """Returns a list of objects, empty if there is none. Raises InvalidDefinition."""
     value = given.get(member) or []
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise InvalidDefinition(f"{member} must be a list of objects")
@@ -196,12 +205,16 @@ def _objects(given: JsonObject, member: str) -> list[JsonObject]:
 
 
 def _parameter(given: JsonObject) -> Parameter:
-    name, kind = given.get("Name"), given.get("Type")
+    # The schema asks for the Type of every parameter but a String.
+    name, kind = given.get("Name"), given.get("Type", "String")
     if not isinstance(name, str) or not isinstance(kind, str) or kind not in _PARAMETER_TYPES:
         raise InvalidDefinition(
             f"A parameter needs a Name and a Type of {', '.join(_PARAMETER_TYPES)}: {json.dumps(given)[:200]}"
         )
-    default, allowed = given.get("DefaultValue"), tuple(given.get("EnumValues") or ())
+    values = given.get("EnumValues") or []
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise InvalidDefinition(f"EnumValues of parameter {name} must be a list of texts")
+    default, allowed = given.get("DefaultValue"), tuple(values)
     if default is not None:
         of_type = isinstance(default, _PARAMETER_TYPES[kind]) and isinstance(default, bool) is (kind == "Boolean")
         if not of_type or (allowed and default not in allowed):
@@ -219,7 +232,7 @@ def _steps(given: Sequence[JsonObject], branch: tuple[str, bool] | None = None, 
         if step.type != "Condition":
             continue
         for outcome, member in ((True, "IfSteps"), (False, "ElseSteps")):
-            inner = [*_steps(_objects(step.arguments, member), (step.name, outcome), ordinal)]
+            inner = [*_steps(objects(step.arguments, member), (step.name, outcome), ordinal)]
             yield from inner
             ordinal += len(inner)
 
@@ -227,7 +240,7 @@ def _steps(given: Sequence[JsonObject], branch: tuple[str, bool] | None = None, 
 def _step(given: JsonObject, branch: tuple[str, bool] | None, ordinal: int) -> Step:
     name, kind = given.get("Name"), given.get("Type")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise InvalidDefinition(f"A step's Name has 1 to 64 letters, digits, - and _, unlike {name!r}")
+        raise InvalidDefinition(f"A step's Name has 1 to 64 letters, digits, - and _, unlike {json.dumps(name)[:200]}")
     if not isinstance(kind, str):
         raise InvalidDefinition(f"Step {name} has no Type")
     if kind in REFUSED_TYPES:
@@ -239,44 +252,38 @@ def _step(given: JsonObject, branch: tuple[str, bool] | None, ordinal: int) -> S
     depends = given.get("DependsOn") or []
     if not isinstance(depends, list) or not all(isinstance(one, str) for one in depends):
         raise InvalidDefinition(f"DependsOn of step {name} must be a list of names")
-    _check_members(name, kind, given)
-    needs = {*depends, *(one.step for one in _own_references(given, kind) if one.step)}
+    step = Step(ordinal, name, kind, given, branch, frozenset())
+    _check_members(step)
+    needs = {*depends, *(one.step for one in step.references() if one.step)}
     if branch is not None:
         needs.add(branch[0])
-    return Step(ordinal, name, kind, given, branch, frozenset(needs))
+    return replace(step, needs=frozenset(needs))
 
 
-def _check_members(name: str, kind: str, given: JsonObject) -> None:
-    if kind == "Condition":
-        found = _objects(given.get("Arguments", {}), "Conditions")
-        if not found or not all(map(conditions.is_whole, found)):
-            raise InvalidDefinition(f"Condition step {name} needs Conditions, each with its Type and its operands")
-    if kind == "Callback" and "SqsQueueUrl" not in given:
-        raise InvalidDefinition(f"Callback step {name} needs SqsQueueUrl")
-    for one in _objects(given, "PropertyFiles"):
+def _check_members(step: Step) -> None:
+    if step.type == "Condition":
+        found = objects(step.arguments, "Conditions")
+        if not found:
+            raise InvalidDefinition(f"Condition step {step.name} needs Conditions")
+        for index, one in enumerate(found):
+            for fault in conditions.faults(one, f"Conditions[{index}]"):
+                raise InvalidDefinition(f"Step {step.name}: {fault}")
+    if step.type == "Callback" and "SqsQueueUrl" not in step.given:
+        raise InvalidDefinition(f"Callback step {step.name} needs SqsQueueUrl")
+    for one in objects(step.given, "PropertyFiles"):
         if not {*PROPERTY_FILE} <= one.keys():
-            raise InvalidDefinition(f"Each of PropertyFiles of step {name} needs {', '.join(PROPERTY_FILE)}")
-
-
-def _own_references(given: JsonObject, kind: str) -> Iterator[Reference]:
-    """Yields what a step itself refers to. The steps inside a Condition step refer for themselves."""
-    arguments = given.get("Arguments", {})
-    if kind == "Condition":
-        arguments = {"Conditions": arguments.get("Conditions", [])}
-    yield from references(arguments)
-    for member in ("SqsQueueUrl", "FunctionArn"):
-        yield from references(given.get(member))
+            raise InvalidDefinition(f"Each of PropertyFiles of step {step.name} needs {', '.join(PROPERTY_FILE)}")
 
 
 def _check_references(definition: Definition) -> None:
     for step in definition.steps.values():
-        for one in _own_references(step.given, step.type):
+        for one in step.references():
             if one.parameter and one.parameter not in definition.parameters:
                 raise InvalidDefinition(f"Step {step.name} refers to {one.parameter}, which is not among Parameters")
         for name in sorted(step.needs):
             if name not in definition.steps:
                 raise InvalidDefinition(f"Step {step.name} depends on the step {name}, which is not defined")
-        for one in _own_references(step.given, step.type):
+        for one in step.references():
             if one.property_file and one.property_file not in definition.steps[one.step].property_files:
                 raise InvalidDefinition(
                     f"Step {step.name} refers to the property file {one.property_file}, which step {one.step} "

@@ -3,6 +3,7 @@
 An expression is an object with one member of these names. Everything else is copied as it is.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from sagelet_engine.base.errors import SageletError
 
 #: Members of objects by which AWS names the element of a list: `Outputs['train']`, `FinalMetricDataList['loss']`.
 _NAMES = ("OutputName", "InputName", "ChannelName", "MetricName", "Name")
-_SEGMENT = re.compile(r"\.?([A-Za-z0-9_\-:/ ]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_SEGMENT = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\[\"([^\"]*)\"\]", re.ASCII)
 _STEP = re.compile(r"Steps\.([A-Za-z0-9\-_]+)(.*)", re.DOTALL)
 
 
@@ -26,6 +27,8 @@ class Reference:
 
     parameter: str = ""
     execution: str = ""
+    #: A member of PipelineExperimentConfig.
+    experiment: str = ""
     step: str = ""
     #: Below the step: `.ModelArtifacts.S3ModelArtifacts`.
     path: str = ""
@@ -39,6 +42,8 @@ class Scope:
     parameters: Mapping[str, Any]
     #: `PipelineName`, `StartDateTime`, ...
     execution: Mapping[str, Any]
+    #: PipelineExperimentConfig of the definition, not resolved.
+    experiment: Mapping[str, Any]
     #: Properties of the steps that have succeeded.
     steps: Mapping[str, Any]
     #: Returns the JSON document of a step's property file, or of an S3 URI. Raises Unresolved.
@@ -67,11 +72,16 @@ def reference(text: Any) -> Reference:
             return Reference(parameter=rest)
         if root == "Execution" and rest:
             return Reference(execution=rest)
+        if root == "PipelineExperimentConfig" and rest:
+            return Reference(experiment=rest)
         if (found := _STEP.fullmatch(text)) is not None:
             name, path = found.groups()
             file = path.removeprefix(".PropertyFiles.")
             return Reference(step=name, path=path, property_file=file if file != path else "")
-    raise Unresolved(f"{text!r} is not a reference: it begins with Parameters., Execution. or Steps.")
+    shown = json.dumps(text)[:200]
+    raise Unresolved(
+        f"{shown} is not a reference: it begins with Parameters., Execution., PipelineExperimentConfig. or Steps."
+    )
 
 
 def resolve(value: Any, scope: Scope) -> Any:
@@ -98,6 +108,10 @@ def _get(one: Reference, scope: Scope, text: str) -> Any:
         if one.execution not in scope.execution:
             raise Unresolved(f"There is no execution variable {one.execution}")
         return scope.execution[one.execution]
+    if one.experiment:
+        if scope.experiment.get(one.experiment) is None:
+            raise Unresolved(f"PipelineExperimentConfig has no {one.experiment}")
+        return resolve(scope.experiment[one.experiment], scope)
     if one.step not in scope.steps:
         raise Unresolved(f"{text} is undefined: step {one.step} has not succeeded")
     return at_path(scope.steps[one.step], one.path, text)
@@ -109,32 +123,43 @@ def _join(given: Any, scope: Scope) -> str:
 
 
 def _json_get(given: Any, scope: Scope) -> Any:
-    path = str(given.get("Path", ""))
+    path = given["Path"]
     if "PropertyFile" in given:
         one = reference(given["PropertyFile"]["Get"])
         document = scope.property_file(one.step, one.property_file)
         where = f"property file {one.property_file} of step {one.step}"
     else:
-        uri = resolve(given["S3Uri"], scope)
-        document, where = scope.document(uri), str(uri)
+        where = text_of(resolve(given["S3Uri"], scope))
+        document = scope.document(where)
     return at_path(document, path, f"{path} in {where}")
 
 
 def text_of(value: Any) -> str:
-    """Returns a value as AWS writes it into text: `true`, not `True`."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Returns a value as AWS writes it into text: `true`, not `True`. Lists and objects are JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def segments(path: str, shown: str) -> list[str | int]:
+    """Returns the names and indexes of a path such as `a.b[0]['c']` or `$.a.b`. Raises Unresolved.
+
+    SDK v2 calls the path of JsonGet a JSON path. `shown`: for the error's text.
+    """
+    rest = path[1:] if path[:2] in ("$", "$.", "$[") else path
+    found: list[str | int] = []
+    position = 0
+    while position < len(rest):
+        part = _SEGMENT.match(rest, position)
+        if part is None:
+            raise Unresolved(f"{shown} is not a path such as a.b[0]['c']")
+        position = part.end()
+        found.append(int(part[2]) if part[2] is not None else part[1] or part[3] or part[4] or "")
+    return found
 
 
 def at_path(value: Any, path: str, shown: str) -> Any:
     """Returns the part of a JSON value at a path such as `a.b[0]['c']`. Raises Unresolved. `shown`: for its text."""
-    position = 0
-    while position < len(path):
-        found = _SEGMENT.match(path, position)
-        if found is None:
-            raise Unresolved(f"{shown} is not a path")
-        position = found.end()
-        index = found[2]
-        value = _item(value, int(index)) if index is not None else _member(value, found[1] or found[3] or found[4])
+    for part in segments(path, shown):
+        value = _item(value, part) if isinstance(part, int) else _member(value, part)
         if value is None:
             raise Unresolved(f"{shown} is undefined")
     return value

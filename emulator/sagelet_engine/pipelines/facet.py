@@ -1,15 +1,18 @@
 """What the API asks for: pipelines, and their executions. Changes are durable when a method returns."""
 
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.concurrency import COMPUTING
 from sagelet_engine.base.errors import (
     OrchestrationNameInUse,
     OrchestrationNotFound,
     PipelineInUse,
+    PipelineNotFound,
     TooManyTags,
 )
 from sagelet_engine.base.wire import JsonObject
@@ -27,7 +30,7 @@ from sagelet_engine.model.pipeline import (
 )
 from sagelet_engine.orchestration.facet import Orchestrations
 from sagelet_engine.pipelines import retrying
-from sagelet_engine.pipelines.definition import check, parse
+from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.documents import read_text
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
@@ -50,23 +53,38 @@ class Pipelines:
         self._objects = objects
         self._clock = clock
         self._watch = watch
+        #: A pipeline is not deleted while one of its executions begins or is retried.
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A holder of the lock waits for the disk, and computes again after that. So nobody computes while it waits."""
+        with COMPUTING.away():
+            self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     # --- pipelines ------------------------------------------------------------------------------------------------
 
     def create(
         self, key: PipelineKey, definition: str, role: str, tags: Mapping[str, str], more: JsonObject
     ) -> Pipeline:
-        """`more`: display_name, description, parallel. Raises InvalidDefinition, PipelineNameInUse."""
-        check(definition)
+        """Keeps a definition that `checking.check` allows. `more`: display_name, description, parallel.
+
+        Raises PipelineNameInUse.
+        """
         now_ms = self._clock.now_ms()
         pipeline = replace(Pipeline(key, definition, role, now_ms, now_ms, tags=dict(tags)), **more)
         self._rows.insert(pipeline)
         return pipeline
 
     def update(self, key: PipelineKey, definition: str | None, changes: JsonObject) -> Pipeline:
-        """Changes what is given. Another definition is a new version. Raises InvalidDefinition, PipelineNotFound."""
-        if definition is not None:
-            check(definition)
+        """Changes what is given. Another definition, which `checking.check` allows, is a new version.
+
+        Raises PipelineNotFound.
+        """
         now_ms = self._clock.now_ms()
 
         def change(before: Pipeline) -> Pipeline:
@@ -79,14 +97,27 @@ class Pipelines:
 
     def delete(self, key: PipelineKey) -> Pipeline:
         """Forgets a pipeline and its executions. Their jobs stay. Raises PipelineNotFound, PipelineInUse."""
-        pipeline = self._rows.get(key)
-        executions = self.executions(key)
-        if any(not one.terminal for one in executions):
-            raise PipelineInUse(key.arn)
-        for one in executions:
-            self._kept.delete(one)
-        self._rows.delete(key)
+        with self._alone():
+            pipeline = self._rows.get(key)
+            executions = self.executions(key)
+            if any(not one.terminal for one in executions):
+                raise PipelineInUse(key.arn)
+            for one in executions:
+                self._forget(one.key)
+            self._rows.delete(key)
         return pipeline
+
+    def _forget(self, key: OrchestrationKey) -> None:
+        """Forgets an execution that has ended. It may be gone already, if its retention has ended."""
+        while True:
+            try:
+                self._kept.delete(self._kept.get(key))
+            except OrchestrationNotFound:
+                return
+            except StaleOrchestration:
+                # Its description was changed meanwhile.
+                continue
+            return
 
     def get(self, key: PipelineKey) -> Pipeline:
         """Raises PipelineNotFound."""
@@ -105,7 +136,7 @@ class Pipelines:
         return self._rows.definition(key, version)
 
     def read_definition(self, account: str, region: str, where: S3Uri) -> str:
-        """Returns the text of an object. Raises ObjectNotFound."""
+        """Returns the text of an object. Raises ObjectNotFound, ObjectDamaged, DocumentTooLarge."""
         return read_text(self._objects, account, region, where)
 
     def put_tags(self, key: PipelineKey, tags: Mapping[str, str], limit: int) -> Pipeline:
@@ -129,7 +160,8 @@ class Pipelines:
     def start(self, pipeline: Pipeline, definition: str, request: JsonObject) -> PipelineExecution:
         """Begins an execution of a version's definition. `request`: a validated StartPipelineExecution body.
 
-        A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition.
+        A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition,
+        PipelineNotFound.
         """
         values = parse(definition).values(request.get("PipelineParameters", []))
         now_ms = self._clock.now_ms()
@@ -149,11 +181,14 @@ class Pipelines:
             pipeline=pipeline.key.name,
             parameters=values,
         )
-        try:
-            self._executions.begin(execution)
-        except OrchestrationNameInUse:
-            return self._kept.get(execution.key)
-        self._rows.change(pipeline.key, lambda before: replace(before, last_run_ms=now_ms))
+        with self._alone():
+            if self._rows.get(pipeline.key).created_ms != pipeline.created_ms:
+                raise PipelineNotFound(pipeline.key.arn)
+            try:
+                self._executions.begin(execution)
+            except OrchestrationNameInUse:
+                return self._kept.get(execution.key)
+            self._rows.change(pipeline.key, lambda before: replace(before, last_run_ms=now_ms))
         return execution
 
     def execution(self, key: OrchestrationKey) -> PipelineExecution:
@@ -212,14 +247,16 @@ class Pipelines:
 
         Raises OrchestrationNotFound, IllegalStatus.
         """
-        while True:
-            before = self._kept.get(key)
-            now = revive(before, self._clock.now_ms(), retries=before.retries + 1, parallel=parallel or before.parallel)
-            gone = [run for run in self._kept.children(before.id) if not run.succeeded]
-            with suppress(StaleOrchestration):
-                self._kept.update(now, removed=gone)
-                self._watch(before.id)
-                return
+        with self._alone():
+            while True:
+                before = self._kept.get(key)
+                limit = parallel or before.parallel
+                now = revive(before, self._clock.now_ms(), retries=before.retries + 1, parallel=limit)
+                gone = [run for run in self._kept.children(before.id) if not run.succeeded]
+                with suppress(StaleOrchestration):
+                    self._kept.update(now, removed=gone)
+                    self._watch(before.id)
+                    return
 
     def answer_callback(
         self, account: str, region: str, token: str, outputs: JsonObject | None, reason: str

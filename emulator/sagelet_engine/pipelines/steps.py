@@ -9,6 +9,7 @@ from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepStatus, suffix
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
 from sagelet_engine.pipelines import retrying
+from sagelet_engine.pipelines.expressions import Unresolved, text_of
 
 #: Length of a callback token (botocore shape CallbackToken).
 TOKEN_LENGTH = 10
@@ -25,6 +26,8 @@ class Look:
     reason: str | None = None
     #: The kind of the failure in RetryPolicies. Empty: it cannot be retried.
     failure: str = ""
+    #: Its name or ARN now, if that is not what `start` returned.
+    made: str | None = None
 
 
 class StepKind(Protocol):
@@ -54,8 +57,18 @@ def failure_of_call(error: CallRefused) -> str:
     return retrying.RESOURCE_LIMIT if error.code == "ResourceLimitExceeded" else ""
 
 
+def is_passing(error: CallRefused) -> bool:
+    """True if the same call may be answered later: the refusal says nothing about what the call names."""
+    return failure_of_call(error) in (retrying.THROTTLING, retrying.SERVICE_FAULT)
+
+
 def job_name(execution: PipelineExecution, run: StepRun, given: str | None, longest: int) -> str:
-    """Returns `pipelines-EXECUTION-STEP-SUFFIX`, as AWS names jobs, or PREFIX-SUFFIX for a name in the arguments."""
+    """Returns `pipelines-EXECUTION-STEP-SUFFIX`, as AWS names jobs, or PREFIX-SUFFIX for a name in the arguments.
+
+    Raises Unresolved if that name is not a text.
+    """
+    if given is not None and not isinstance(given, str):
+        raise Unresolved(f"The name of the job of step {run.name} must be a text, not {text_of(given)[:200]}")
     end = suffix(execution, run, _SUFFIX)
     front = given or f"pipelines-{execution.execution_id}-{run.name}"
     if longest < 63 and not given:
@@ -76,7 +89,9 @@ class JobStep:
         name = self._name(execution, run)
         try:
             _call(calls, execution, f"Describe{self.noun}", {f"{self.noun}Name": name})
-        except CallRefused:
+        except CallRefused as error:
+            if is_passing(error):
+                raise
             return None
         return name
 
@@ -149,7 +164,16 @@ class ModelStep:
         return name
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
-        return Look(StepStatus.SUCCEEDED, _call(calls, execution, "DescribeModel", {"ModelName": run.made}))
+        asked = {"ModelName": run.made}
+        try:
+            answer = _call(calls, execution, "DescribeModel", asked)
+        except CallRefused as error:
+            if is_passing(error):
+                raise
+            # moto keeps it in memory: the server was killed since.
+            self.start(calls, execution, run)
+            answer = _call(calls, execution, "DescribeModel", asked)
+        return Look(StepStatus.SUCCEEDED, answer)
 
     def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
         """A model exists at once."""
@@ -172,8 +196,16 @@ class RegisterModelStep:
         return str(_call(calls, execution, "CreateModelPackage", run.arguments)["ModelPackageArn"])
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
-        answer = _call(calls, execution, "DescribeModelPackage", {"ModelPackageName": run.made})
-        return Look(StepStatus.SUCCEEDED, answer)
+        made = str(run.made)
+        try:
+            answer = _call(calls, execution, "DescribeModelPackage", {"ModelPackageName": made})
+        except CallRefused as error:
+            if is_passing(error):
+                raise
+            # moto keeps it in memory: the server was killed since.
+            made = self.start(calls, execution, run)
+            answer = _call(calls, execution, "DescribeModelPackage", {"ModelPackageName": made})
+        return Look(StepStatus.SUCCEEDED, answer, made=made)
 
     def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
         """A model package exists at once."""
@@ -230,7 +262,7 @@ def _call(
     try:
         return calls(execution.key.account, execution.key.region, "sagemaker", operation, request)
     except CallRefused as error:
-        taken = error.code in exists and ("exist" in str(error) or error.code == "ResourceInUse")
+        taken = error.code in exists and ("already exist" in str(error).lower() or error.code == "ResourceInUse")
         if not taken:
             raise
         return {}

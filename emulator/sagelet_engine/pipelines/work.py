@@ -1,26 +1,23 @@
 """The work of pipeline executions: what the orchestrator does for each of them."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import OrchestrationStatus
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
 from sagelet_engine.pipelines import caching, retrying
 from sagelet_engine.pipelines.decision import Lookups, decide
 from sagelet_engine.pipelines.definition import Step, parse
-from sagelet_engine.pipelines.documents import read_text
-from sagelet_engine.pipelines.expressions import Unresolved
-from sagelet_engine.pipelines.malformed import MALFORMED, failed
-from sagelet_engine.pipelines.steps import KINDS, Look, failure_of_call
+from sagelet_engine.pipelines.documents import read_json
+from sagelet_engine.pipelines.malformed import UNUSABLE, failed
+from sagelet_engine.pipelines.steps import KINDS, Look, failure_of_call, is_passing
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
-from sagelet_engine.store.orchestrations import Orchestrations
+from sagelet_engine.store.orchestrations import Orchestrations, StaleOrchestration
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +43,22 @@ class PipelineWork:
         if record.terminal:
             return None
         written = {one.ordinal: one for one in (*runs, *decision.changed)}
-        made = self._make_so(record, [*written.values()])
-        if made:
-            self._kept.update(record, made)
+        self._keep(record, self._make_so(record, [*written.values()]), written)
         return min((one.retry_ms for one in written.values() if one.retry_ms is not None), default=None)
+
+    def _keep(self, record: PipelineExecution, made: Sequence[StepRun], seen: Mapping[int, StepRun]) -> None:
+        """Records what was made, also if a request changed the execution meanwhile: else it would be made again.
+
+        A step that such a request has ended stays as it is.
+        """
+        while made:
+            try:
+                self._kept.update(record, made)
+                return
+            except StaleOrchestration:
+                record = self._kept.get(record.key)
+                now = {one.ordinal: one for one in self._kept.children(record.id)}
+                made = [one for one in made if now.get(one.ordinal) == seen[one.ordinal]]
 
     # --- what steps are like now --------------------------------------------------------------------------------
 
@@ -57,7 +66,7 @@ class PipelineWork:
         """Returns a step as what it made shows it."""
         try:
             return self._looked_at(record, run, now_ms)
-        except MALFORMED as error:
+        except UNUSABLE as error:
             return failed(run, error, now_ms)
 
     def _looked_at(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
@@ -70,29 +79,18 @@ class PipelineWork:
         try:
             look = KINDS[step.type].look(self._calls, record, run)
         except CallRefused as error:
+            if is_passing(error):
+                return run
             # For example, somebody has deleted the job.
             return retrying.ended(run, StepStatus.FAILED, now_ms, failure_reason=f"{error.code}: {error}")
         return run if look is None else _with(run, step, look, record, now_ms)
 
     def _lookups(self, record: PipelineExecution, now_ms: int) -> Lookups:
         return Lookups(
-            lambda uri: self._document(record, uri),
+            lambda uri: read_json(self._objects, record.key.account, record.key.region, uri),
             lambda step, key: self._cached(record, step, key, now_ms),
             lambda: self._source(record),
         )
-
-    def _document(self, record: PipelineExecution, uri: str) -> Any:
-        """Reads a JSON object. Raises Unresolved."""
-        try:
-            where = S3Uri.parse(uri)
-        except ValueError as error:
-            raise Unresolved(str(error)) from error
-        try:
-            return json.loads(read_text(self._objects, record.key.account, record.key.region, where))
-        except (ObjectNotFound, ObjectDamaged) as error:
-            raise Unresolved(f"{uri} cannot be read: {error}") from error
-        except ValueError as error:
-            raise Unresolved(f"{uri} is not JSON: {error}") from error
 
     def _cached(self, record: PipelineExecution, step: Step, key: str, now_ms: int) -> tuple[StepRun, str] | None:
         """Returns the newest run with this key among the executions of the same pipeline."""
@@ -119,16 +117,16 @@ class PipelineWork:
 
     def _make_so(self, record: PipelineExecution, runs: Sequence[StepRun]) -> list[StepRun]:
         """Makes what the planned steps make, or stops what those that run have made. Returns the steps that changed."""
-        changed = []
-        for run in runs:
-            try:
-                if run.state is StepState.PLANNED:
-                    changed.append(self._start(record, run))
-                elif _must_stop(record, run):
-                    changed.append(self._stop(record, run))
-            except MALFORMED as error:
-                changed.append(failed(run, error, self._clock.now_ms()))
-        return changed
+        now = [(run, self._made_so(record, run)) for run in runs]
+        return [after for before, after in now if after != before]
+
+    def _made_so(self, record: PipelineExecution, run: StepRun) -> StepRun:
+        try:
+            if run.state is StepState.PLANNED:
+                return self._start(record, run)
+            return self._stop(record, run) if _must_stop(record, run) else run
+        except UNUSABLE as error:
+            return failed(run, error, self._clock.now_ms())
 
     def _start(self, record: PipelineExecution, run: StepRun) -> StepRun:
         step = parse(record.definition).steps[run.name]
@@ -147,6 +145,8 @@ class PipelineWork:
         try:
             KINDS[step.type].stop(self._calls, record, run)
         except CallRefused as error:
+            if is_passing(error):
+                return run
             # It has ended meanwhile, and the next look sees how.
             log.info("step %s of %s could not be stopped: %s", run.name, record.key.arn, error)
         failpoint(Failpoint.AFTER_CHILD_STOP)
@@ -167,5 +167,6 @@ def _with(run: StepRun, step: Step, look: Look, record: PipelineExecution, now_m
         reason = None if look.status is StepStatus.SUCCEEDED else look.reason
         if record.status is OrchestrationStatus.STOPPING:
             reason = None
-        return replace(retrying.ended(run, look.status, now_ms, failure_reason=reason), properties=look.properties)
+        ended = retrying.ended(run, look.status, now_ms, failure_reason=reason)
+        return replace(ended, properties=look.properties, made=look.made or run.made)
     return run

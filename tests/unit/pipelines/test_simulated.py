@@ -6,7 +6,7 @@ Time, jobs and kills are simulated; `PipelineWork` is the real one. SAGELET_TEST
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -15,7 +15,7 @@ import pytest
 from sagelet_engine.base.failpoints import Failpoint, listen
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.objects import ObjectStore
-from sagelet_engine.model.orchestration import OrchestrationStatus, enter
+from sagelet_engine.model.orchestration import OrchestrationStatus, enter, revive
 from sagelet_engine.model.pipeline import PipelineExecution, PipelineKey, StepRun, StepStatus, execution_id_of
 from sagelet_engine.model.service_calls import CallRefused
 from sagelet_engine.pipelines.definition import Definition, Step, parse
@@ -51,6 +51,9 @@ class Kept:
     def every(self, _account: str, _region: str) -> list[PipelineExecution]:
         return [self.execution]
 
+    def get(self, _key: object) -> PipelineExecution:
+        return self.execution
+
     def update(self, record: PipelineExecution, changed: Sequence[StepRun] = ()) -> PipelineExecution:
         if record.version != self.execution.version:
             raise StaleOrchestration(record.key.name)
@@ -69,11 +72,15 @@ class Jobs:
     created: list[str] = field(default_factory=list)
     stopping: bool = False
     made_while_stopping: list[str] = field(default_factory=list)
+    #: A request about the execution, while a job is made.
+    meanwhile: Callable[[], None] = lambda: None
 
     def __call__(self, _account: str, _region: str, _service: str, operation: str, request: JsonObject) -> JsonObject:
         name = request["TrainingJobName"]
         if operation == "CreateTrainingJob":
             return self._create(name)
+        if self.chance.random() < 0.02:
+            raise CallRefused("ThrottlingException", "Rate exceeded")
         if name not in self.jobs:
             raise CallRefused("ValidationException", "there is no such job")
         if operation == "StopTrainingJob":
@@ -94,6 +101,8 @@ class Jobs:
         self.created.append(name)
         if self.stopping:
             self.made_while_stopping.append(name)
+        if self.chance.random() < 0.1:
+            self.meanwhile()
         return {}
 
     def end_some(self) -> None:
@@ -143,6 +152,7 @@ class Simulation:
         self.chance = random.Random(seed)
         self.kept = Kept(random_execution(self.chance))
         self.jobs = Jobs(self.chance)
+        self.jobs.meanwhile = self.describe
         self.clock = FakeClock()
         self.stop_at = self.chance.choice([None, None, self.chance.randint(0, 10)])
         self.kill_chance = self.chance.choice([0.0, 0.05, 0.2])
@@ -166,17 +176,32 @@ class Simulation:
             work = PipelineWork(cast(Orchestrations, self.kept), cast(ObjectStore, None), self.clock, self.jobs)
             try:
                 work.step(self.kept.execution)
-            except Killed:
+            except (Killed, CallRefused):
+                # The orchestrator tries again after an error, too.
                 continue
             self.check_limits()
             self.jobs.end_some()
             self.clock.turn(1)
         raise AssertionError("the execution did not end")
 
+    def describe(self) -> None:
+        """UpdatePipelineExecution: it changes the record, and none of the steps."""
+        self.kept.update(replace(self.kept.execution, request={"PipelineExecutionDescription": "x"}))
+
     def stop(self) -> None:
         if self.kept.execution.status is OrchestrationStatus.IN_PROGRESS:
             self.kept.update(enter(self.kept.execution, OrchestrationStatus.STOPPING, self.clock.now_ms()))
             self.jobs.stopping = True
+
+    def retry(self) -> set[str]:
+        """RetryPipelineExecution, as the facet does it. Returns the steps that had succeeded."""
+        before = self.kept.execution
+        done = {run.name for run in self.kept.runs.values() if run.succeeded}
+        self.kept.update(revive(before, self.clock.now_ms(), retries=before.retries + 1))
+        self.kept.runs = {ordinal: run for ordinal, run in self.kept.runs.items() if run.succeeded}
+        self.stop_at, self.jobs.stopping = None, False
+        self.jobs.created.clear()
+        return done
 
     def check_limits(self) -> None:
         limit = self.kept.execution.parallel
@@ -189,7 +214,10 @@ class Simulation:
         self.check_jobs(runs)
         for step_of, run in ((self.definition.steps[name], run) for name, run in runs.items()):
             self.check_order(step_of, run, runs)
+        self.check_values(runs)
         bad = [run for run in runs.values() if run.status is not StepStatus.SUCCEEDED]
+        first_end = min((run.end_ms or 0 for run in bad), default=None)
+        assert first_end is None or all(run.start_ms <= first_end for run in runs.values())
         if execution.status is OrchestrationStatus.COMPLETED:
             assert not bad
             assert runs.keys() == {*self.reachable(runs)}
@@ -208,6 +236,14 @@ class Simulation:
             if self.definition.steps[name].type == "Training":
                 assert by_step.pop(name, 0) <= run.attempt
         assert not by_step
+
+    def check_values(self, runs: dict[str, StepRun]) -> None:
+        """Every reference to a step's job has the name of the attempt that succeeded."""
+        for name, run in runs.items():
+            given = self.definition.steps[name].arguments.get("HyperParameters")
+            if given and run.arguments:
+                named = given["of"]["Get"].split(".")[1]
+                assert run.arguments["HyperParameters"]["of"] == runs[named].made
 
     def check_order(self, step_of: Step, run: StepRun, runs: dict[str, StepRun]) -> None:
         for name in step_of.needs:
@@ -245,8 +281,14 @@ def test_random_executions_break_no_rule() -> None:
         try:
             simulation.run()
             simulation.check()
+            ends[simulation.kept.execution.status.value] += 1
+            if simulation.kept.execution.status is not OrchestrationStatus.COMPLETED:
+                done = simulation.retry()
+                simulation.run()
+                simulation.check()
+                again = {name.split("-")[2] for name in simulation.jobs.created}
+                assert not again & done
         except AssertionError as error:
             raise AssertionError(f"SAGELET_SEED={seed}: {error}") from error
-        ends[simulation.kept.execution.status.value] += 1
     # All three ends occur, so the rules of each were checked.
     assert len(ends) == 3, ends

@@ -5,7 +5,8 @@ source is named are sagelet's.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sagelet_api.protocol import page_tokens
@@ -19,6 +20,7 @@ from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
 from sagelet_api.services.sagemaker import pipeline_view
 from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, RoleCheck, any_role
+from sagelet_api.services.sagemaker.pipeline_shapes import check_shapes
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNotFound,
@@ -30,10 +32,12 @@ from sagelet_engine.base.errors import (
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
-from sagelet_engine.model.objects import ObjectNotFound, S3Uri
+from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, S3Uri
 from sagelet_engine.model.orchestration import IllegalStatus, OrchestrationKey
 from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, PipelineKey
+from sagelet_engine.pipelines.checking import check
 from sagelet_engine.pipelines.definition import InvalidDefinition, parse
+from sagelet_engine.pipelines.documents import DocumentTooLarge
 from sagelet_engine.pipelines.facet import CallbackNotFound
 
 T = TypeVar("T")
@@ -59,6 +63,7 @@ class PipelineOperations:
             raise ValidationException("Give PipelineDefinition or PipelineDefinitionS3Location")
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         try:
+            check_shapes(check(definition))
             pipeline = self._pipelines.create(key, definition, request["RoleArn"], tags, _changes(request))
         except PipelineNameInUse as error:
             raise ValidationException(
@@ -78,6 +83,8 @@ class PipelineOperations:
         self._get(key)
         definition = self._definition(context, request)
         try:
+            if definition is not None:
+                check_shapes(check(definition))
             pipeline = self._pipelines.update(key, definition, changes)
         except PipelineNotFound as error:
             raise _no_pipeline(key) from error
@@ -133,6 +140,8 @@ class PipelineOperations:
             execution = self._pipelines.start(pipeline, definition, whole)
         except InvalidDefinition as error:
             raise ValidationException(str(error)) from error
+        except PipelineNotFound as error:
+            raise _no_pipeline(pipeline.key) from error
         return {"PipelineExecutionArn": execution.key.arn}
 
     def describe_execution(self, context: Context, request: Request) -> Output:
@@ -172,13 +181,15 @@ class PipelineOperations:
         members = ("PipelineExecutionDisplayName", "PipelineExecutionDescription")
         named = {name: request[name] for name in members if name in request}
         limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
-        self._pipelines.rename(key, named, limit)
+        with _existing(key.arn):
+            self._pipelines.rename(key, named, limit)
         return {"PipelineExecutionArn": key.arn}
 
     def stop(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
         try:
-            self._pipelines.stop(execution.key)
+            with _existing(execution.key.arn):
+                self._pipelines.stop(execution.key)
         except OrchestrationEnded as error:
             status = pipeline_view.STATUSES[self._execution(context, request).status]
             raise ConflictException(f"Pipeline execution {execution.key.arn} is in status {status}.") from error
@@ -188,9 +199,10 @@ class PipelineOperations:
         execution = self._execution(context, request)
         try:
             limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
-            self._pipelines.retry(execution.key, limit)
+            with _existing(execution.key.arn):
+                self._pipelines.retry(execution.key, limit)
         except IllegalStatus as error:
-            status = pipeline_view.STATUSES[execution.status]
+            status = pipeline_view.STATUSES[self._execution(context, request).status]
             raise ConflictException(
                 f"Pipeline execution {execution.key.arn} is in status {status}; "
                 "only one that has failed or was stopped can be retried."
@@ -270,6 +282,8 @@ class PipelineOperations:
             return self._pipelines.read_definition(context.account, context.region, uri)
         except ObjectNotFound as error:
             raise ValidationException(f"The pipeline definition {uri} does not exist.") from error
+        except (ObjectDamaged, DocumentTooLarge) as error:
+            raise ValidationException(f"The pipeline definition {uri} cannot be read: {error}") from error
 
     def _version(self, pipeline: Pipeline, request: Request) -> str:
         """Returns the definition that a request means. Raises ResourceNotFound."""
@@ -314,13 +328,20 @@ class PipelineOperations:
     def _execution(self, context: Context, request: Request) -> PipelineExecution:
         arn = request["PipelineExecutionArn"]
         found = _EXECUTION.fullmatch(arn)
-        try:
+        with _existing(arn):
             if found is None or found.groups()[:2] != (context.region, context.account):
                 raise OrchestrationNotFound(arn)
             key: OrchestrationKey = PipelineKey(context.account, context.region, found[3]).execution(found[4])
             return self._pipelines.execution(key)
-        except OrchestrationNotFound as error:
-            raise ResourceNotFound(f"Pipeline execution '{arn}' does not exist.") from error
+
+
+@contextmanager
+def _existing(arn: str) -> Iterator[None]:
+    """Answers for an execution that does not exist, or that was deleted meanwhile."""
+    try:
+        yield
+    except OrchestrationNotFound as error:
+        raise ResourceNotFound(f"Pipeline execution '{arn}' does not exist.") from error
 
 
 def _named(context: Context, name: str) -> PipelineKey:

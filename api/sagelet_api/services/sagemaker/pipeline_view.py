@@ -103,13 +103,13 @@ def step(execution: PipelineExecution, run: StepRun) -> Output:
     given = parse(execution.definition).steps[run.name]
     answer: Output = {
         "StepName": run.name,
-        "StepDisplayName": given.given.get("DisplayName", run.name),
+        "StepDisplayName": given.given.get("DisplayName") or run.name,
         "StartTime": seconds(run.start_ms),
         "StepStatus": run.status.value,
         "AttemptCount": run.attempt,
         "Metadata": metadata(execution, given, run),
     }
-    if "Description" in given.given:
+    if given.given.get("Description") is not None:
         answer["StepDescription"] = given.given["Description"]
     if run.end_ms is not None:
         answer["EndTime"] = seconds(run.end_ms)

@@ -6,6 +6,7 @@ later work on the lines. So this module reads the bytes from the socket and deco
 A thread reads the blocking stream, so that its consumer can wait with a time limit.
 """
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from urllib3.exceptions import ProtocolError
+
+log = logging.getLogger(__name__)
 
 #: Chunks that may wait for the consumer. When they are full, the thread waits, and so does the sender.
 CAPACITY = 64
@@ -63,8 +66,9 @@ class ByteRelay:
             for chunk in self._chunks:
                 if not self._put(chunk):
                     return
-        except self._broken:
-            pass  # a broken stream counts as ended: the consumer asks the engine for the host's state
+        except self._broken as error:
+            # It counts as ended: the consumer asks the engine for the host's state.
+            log.debug("a stream of output broke: %s", error)
         finally:
             self._put(None)
 

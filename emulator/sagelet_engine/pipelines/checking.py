@@ -1,0 +1,105 @@
+"""Refuses a new definition for what would fail when it runs.
+
+`parse` reads what an earlier sagelet stored, so these rules are apart from it. Their sources are what SDK v2 writes
+(`sagemaker/workflow`) and the JSON schema of definitions that the page "Pipelines overview" of the developer guide
+links. What neither of them forbids is not refused.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.pipelines import caching, retrying
+from sagelet_engine.pipelines.definition import PROPERTY_FILE, Definition, InvalidDefinition, Step, objects, parse
+from sagelet_engine.pipelines.execution_variables import JOB_NAMES, VARIABLES
+from sagelet_engine.pipelines.expression_rules import faults, operand_faults
+from sagelet_engine.pipelines.malformed import DEEPEST, depth_is_allowed
+
+_EXPERIMENT = ("ExperimentName", "TrialName")
+#: One of these is what a model is (CreateModel).
+_MODEL = ("PrimaryContainer", "Containers", "InferenceExecutionConfig")
+
+
+def check(text: str) -> Definition:
+    """Returns a new definition. Raises InvalidDefinition for what it must not have."""
+    definition = parse(text)
+    given = json.loads(text, parse_constant=_no_number)
+    if not depth_is_allowed(given):
+        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
+    if len(definition.parameters) < len(objects(given, "Parameters")):
+        raise InvalidDefinition("Two parameters have the same name")
+    for fault in _experiment(definition.experiment):
+        raise InvalidDefinition(fault)
+    for step in definition.steps.values():
+        for fault in _step(step, definition):
+            raise InvalidDefinition(f"Step {step.name}: {fault}")
+        try:
+            retrying.check(step.name, objects(step.given, "RetryPolicies"))
+        except retrying.InvalidPolicy as error:
+            raise InvalidDefinition(str(error)) from error
+    return definition
+
+
+def function_faults(step: Step) -> Iterator[str]:
+    """Yields what is wrong with the functions of a step. Its conditions were checked when the step was read."""
+    for place, part in step.expressions().items():
+        if place != "Conditions":
+            yield from faults(part, place)
+
+
+def _no_number(name: str) -> Any:
+    raise InvalidDefinition(f"PipelineDefinition is not JSON: it has {name}, which is not a number of JSON")
+
+
+def _experiment(config: JsonObject) -> Iterator[str]:
+    for name in config.keys() - {*_EXPERIMENT}:
+        yield f"PipelineExperimentConfig has no member {name}: it has {', '.join(_EXPERIMENT)}"
+    for name, value in config.items():
+        yield from operand_faults(value, f"PipelineExperimentConfig.{name}")
+
+
+def _step(step: Step, definition: Definition) -> Iterator[str]:
+    yield from function_faults(step)
+    yield from _reference_faults(step, definition)
+    yield from _cache_faults(step.given.get("CacheConfig"))
+    if step.type == "Model" and not step.arguments.keys() & {*_MODEL}:
+        yield f"Arguments needs one of {', '.join(_MODEL)}"
+    if step.type == "Callback":
+        yield from _callback_faults(step)
+    for member in ("DisplayName", "Description"):
+        if not isinstance(step.given.get(member) or "", str):
+            yield f"{member} must be a text"
+    for one in objects(step.given, "PropertyFiles"):
+        for member in PROPERTY_FILE:
+            if not isinstance(one[member], str):
+                yield f"{member} in PropertyFiles must be a text"
+
+
+def _reference_faults(step: Step, definition: Definition) -> Iterator[str]:
+    for one in step.references():
+        if one.execution and one.execution not in (*VARIABLES, *JOB_NAMES):
+            known = ", ".join((*VARIABLES, *JOB_NAMES))
+            yield f"Execution.{one.execution} is not an execution variable. There are {known}"
+        if one.experiment and definition.experiment.get(one.experiment) is None:
+            yield f"it refers to {one.experiment}, which PipelineExperimentConfig does not have"
+
+
+def _cache_faults(config: Any) -> Iterator[str]:
+    if config is None:
+        return
+    if not isinstance(config, dict):
+        yield "CacheConfig must be an object with Enabled and ExpireAfter"
+        return
+    if not isinstance(config.get("Enabled", False), bool):
+        yield "CacheConfig.Enabled must be true or false"
+    after = config.get("ExpireAfter")
+    if after is not None and (not isinstance(after, str) or caching.duration_ms(after) is None):
+        yield "CacheConfig.ExpireAfter must be an ISO 8601 duration, such as P30D or PT12H"
+
+
+def _callback_faults(step: Step) -> Iterator[str]:
+    yield from operand_faults(step.given["SqsQueueUrl"], "SqsQueueUrl")
+    for one in objects(step.given, "OutputParameters"):
+        if not isinstance(one.get("OutputName"), str):
+            yield "each of OutputParameters needs OutputName, a text"
