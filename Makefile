@@ -127,6 +127,7 @@ period: setup
 docs: setup
 	$(BIN)/python docs/training_job_api.py
 	$(BIN)/python docs/processing_job_api.py
+	$(BIN)/python docs/pipeline_api.py
 	$(BIN)/python docs/doctor_rules.py
 	$(BIN)/python docs/command_line.py
 	$(BIN)/python docs/settings_page.py

@@ -18,7 +18,7 @@ from sagelet_engine.pipelines.definition import Step, parse
 from sagelet_engine.pipelines.documents import read_text
 from sagelet_engine.pipelines.expressions import Unresolved
 from sagelet_engine.pipelines.malformed import MALFORMED, failed
-from sagelet_engine.pipelines.steps import KINDS, Look, failure_of_call
+from sagelet_engine.pipelines.steps import CALLBACK_EXPIRED, KINDS, Look, expires_ms, failure_of_call
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from sagelet_engine.store.orchestrations import Orchestrations
 
@@ -49,7 +49,10 @@ class PipelineWork:
         made = self._make_so(record, [*written.values()])
         if made:
             self._kept.update(record, made)
-        return min((one.retry_ms for one in written.values() if one.retry_ms is not None), default=None)
+        types = {name: step.type for name, step in parse(record.definition).steps.items()}
+        now = {**written, **{one.ordinal: one for one in made}}.values()
+        moments = (*(one.retry_ms for one in now), *(expires_ms(types[one.name], one) for one in now))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     # --- what steps are like now --------------------------------------------------------------------------------
 
@@ -67,6 +70,9 @@ class PipelineWork:
             return run if made is None else replace(run, state=StepState.RUNNING, made=made)
         if run.state is not StepState.RUNNING:
             return run
+        limit_ms = expires_ms(step.type, run)
+        if limit_ms is not None and now_ms >= limit_ms:
+            return retrying.ended(run, StepStatus.FAILED, now_ms, failure_reason=CALLBACK_EXPIRED)
         try:
             look = KINDS[step.type].look(self._calls, record, run)
         except CallRefused as error:

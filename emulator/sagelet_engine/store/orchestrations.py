@@ -256,6 +256,14 @@ class Kept(Generic[O, C]):
         where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, rowid"
         return self._select(where, self._codec.kind.value, account, region)
 
+    def with_child(self, account: str, region: str, member: str, value: str) -> list[O]:
+        """Returns those with a child whose record has this value of a member."""
+        where = (
+            "WHERE kind = ? AND account = ? AND region = ? AND EXISTS (SELECT 1 FROM orchestration_children AS c"
+            " WHERE c.orchestration_id = orchestrations.id AND json_extract(c.record, ?) = ?)"
+        )
+        return self._select(where, self._codec.kind.value, account, region, f"$.{member}", value)
+
     def page(self, query: JobQuery) -> JobPage[O]:
         """Returns one page: filtered, then sorted, then cut."""
         clauses, parameters = sql_pages.page(query, self._codec.kind.value)

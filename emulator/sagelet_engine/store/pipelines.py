@@ -86,7 +86,7 @@ class Pipelines:
             "SELECT pipelines.arn, record, definition FROM pipelines LEFT JOIN pipeline_versions"
             " ON pipeline_versions.arn = pipelines.arn AND version = json_extract(record, '$.version')"
         )
-        # A record that is no JSON would fail the join of all rows.
+        # A record that is not JSON would fail the join of all rows.
         for (arn,) in self._rows("SELECT arn FROM pipelines WHERE NOT json_valid(record) ORDER BY arn", ()):
             found.append((arn, "it is not JSON"))
         for arn, record, definition in self._rows(f"{select} WHERE json_valid(record) ORDER BY pipelines.arn", ()):

@@ -88,7 +88,7 @@ def test_the_jobs_of_a_running_execution_stay_and_go_with_it(world: ApiWorld) ->
     assert (done.jobs, done.executions, done.tuning_jobs) == (2, 1, 0)
     with pytest.raises(ClientError, match="does not exist"):
         status(world, arn)
-    # The pipeline itself is no record of a run.
+    # The pipeline itself stays.
     assert world.sagemaker.list_pipeline_executions(PipelineName="Pipe")["PipelineExecutionSummaries"] == []
 
 
