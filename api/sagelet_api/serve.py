@@ -132,7 +132,7 @@ class Sagelet:
                 self._repositories,
                 JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth),
             ),
-            pages=web_app(lambda: Site(self.engine, jobs, tuning, self._s3.store, self.sessions)),
+            pages=web_app(lambda: Site(self.engine, jobs, tuning, pipelines, self._s3.store, self.sessions)),
         )
 
     def start(self) -> int:
