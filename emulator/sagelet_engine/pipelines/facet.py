@@ -201,6 +201,14 @@ class Pipelines:
         """Returns the steps that have begun, in that order."""
         return sorted(self._kept.children(execution.id), key=lambda run: run.begun)
 
+    def step_order(self, execution: PipelineExecution) -> list[tuple[int, str]]:
+        """Returns ordinal and name of the steps that have begun, in that order."""
+        return self._kept.child_order(execution.id, "begun", "name")
+
+    def steps_at(self, execution: PipelineExecution, ordinals: Sequence[int]) -> list[StepRun]:
+        """Returns the steps with these ordinals, in this order. A retry may have removed some meanwhile."""
+        return self._kept.children_at(execution.id, ordinals)
+
     def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None) -> None:
         """Replaces members of the request (name, description) and the limit. Raises OrchestrationNotFound."""
 

@@ -285,6 +285,26 @@ class Kept(Generic[O, C]):
         decode_one = partial(decode_child, self._codec)
         return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
 
+    def child_order(self, record_id: str, by: str, name: str) -> list[tuple[int, str]]:
+        """Returns ordinal and one member (`name`) of each child, in the order of another member (`by`).
+
+        Reading whole records takes ten times as long.
+        """
+        select = (
+            "SELECT ordinal, json_extract(record, ?) FROM orchestration_children WHERE orchestration_id = ?"
+            " ORDER BY json_extract(record, ?)"
+        )
+        return [(ordinal, text) for ordinal, text in self._rows(select, (f"$.{name}", record_id, f"$.{by}"))]
+
+    def children_at(self, record_id: str, ordinals: Sequence[int]) -> list[C]:
+        """Returns the children with these ordinals that exist, in this order."""
+        marks = ", ".join("?" * len(ordinals))
+        select = f"SELECT record FROM orchestration_children WHERE orchestration_id = ? AND ordinal IN ({marks})"
+        decode_one = partial(decode_child, self._codec)
+        rows = self._rows(select, (record_id, *ordinals))
+        found = {one.ordinal: one for one in (self._access.decoded(decode_one, text) for (text,) in rows)}
+        return [found[ordinal] for ordinal in ordinals if ordinal in found]
+
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""
         return [row[0] for row in self._rows(*sql_search.tuning_names(account, region, beginning, limit))]

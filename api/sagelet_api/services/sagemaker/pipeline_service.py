@@ -197,9 +197,10 @@ class PipelineOperations:
 
     def list_steps(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
-        rows = self._pipelines.steps(execution)
-        shown, token = _page(request, rows, lambda run: run.name)
-        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in shown], **token}
+        # A page decodes its own steps only: there may be thousands.
+        shown, token = _page(request, self._pipelines.step_order(execution), lambda row: row[1])
+        runs = self._pipelines.steps_at(execution, [ordinal for ordinal, _ in shown])
+        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in runs], **token}
 
     def list_parameters(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
