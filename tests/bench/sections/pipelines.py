@@ -85,7 +85,8 @@ def _lists(server: FastForward, rounds: int, lists: int) -> Table:
         "A list of 1,000 steps",
         HEADS[1],
         [(LISTED, len(seconds), percentiles_ms(seconds, 50)[0], p99, bar)],
-        "ListPipelineExecutionSteps in ten pages of 100, milliseconds for all ten, boto3 and the server in one process.",
+        "ListPipelineExecutionSteps in ten pages of 100, milliseconds for all ten, "
+        "boto3 and the server in one process.",
         {"steps listed": (shown, LISTED)},
     )
 
