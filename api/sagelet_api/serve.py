@@ -111,7 +111,9 @@ class Sagelet:
                 JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth),
             ),
             computing=self.engine.computing,
-            pages=web_app(lambda: Site(self.engine, own.jobs, own.tuning, self._s3.store, self.sessions)),
+            pages=web_app(
+                lambda: Site(self.engine, own.jobs, own.tuning, own.pipelines, self._s3.store, self.sessions)
+            ),
         )
 
     def start(self) -> int:

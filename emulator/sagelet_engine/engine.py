@@ -127,7 +127,7 @@ class Engine:
         self.jobs, self.processing = self._make_jobs()
         self.orchestrator = self._make_orchestrator(calls)
         self.tuning = TuningJobs(self._store, steady, self.orchestrator.watch)
-        self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch)
+        self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch, self.computing)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)

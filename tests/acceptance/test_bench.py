@@ -7,7 +7,7 @@ from bench.tables import Scale
 
 #: All but `first-job`, which downloads gigabytes.
 SECTIONS = (
-    *("api", "idle", "s3", "logs", "job", "tuning", "concurrency"),
+    *("api", "idle", "s3", "logs", "job", "tuning", "pipelines", "concurrency"),
     pytest.param("models", marks=pytest.mark.xla),
     pytest.param("compiled", marks=pytest.mark.xla),
     pytest.param("slurm", marks=pytest.mark.slurm),

@@ -243,6 +243,7 @@ PAGES = {
     "processing jobs": "/_sagelet/ui/processing",
     "the pipelines": "/_sagelet/ui/pipelines",
     "an execution": EXECUTION,
+    "retrying it": f"{EXECUTION}/retry",
     "the login": "/_sagelet/ui/login",
 }
 

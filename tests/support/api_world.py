@@ -56,7 +56,7 @@ class ApiWorld(World):
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
         guard = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
         self.sessions = Sessions(self.engine.keys)
-        pages = web_app(lambda: Site(self.engine, own.jobs, own.tuning, self.s3.store, self.sessions))
+        pages = web_app(lambda: Site(self.engine, own.jobs, own.tuning, own.pipelines, self.s3.store, self.sessions))
         self._application = Application(
             guard,
             control,

@@ -44,6 +44,8 @@ Kind = Literal["training", "processing"]
 KINDS: dict[Kind, JobKind] = {"training": JobKind.TRAINING, "processing": JobKind.PROCESSING}
 ACCOUNT, REGION = "123456789012", "us-east-1"
 ENDED = ("Completed", "Failed", "Stopped")
+#: The same for an execution of a pipeline.
+EXECUTION_ENDED = ("Succeeded", "Failed", "Stopped")
 #: Every image counts as present.
 IMAGE_RULES = "[[rule]]\nname = 'function'\nmatch = '''(?s).*'''\nimage = '{uri}'\n"
 #: More jobs than a test submits at once. A test of waiting for capacity sets max_jobs.
@@ -245,6 +247,25 @@ class FastForward:
         pages = lists.paginate(HyperParameterTuningJobName=tuning_job_name, SortBy="CreationTime")
         return [one for page in pages for one in page["TrainingJobSummaries"]]
 
+    def wait_execution(self, execution_arn: str, *statuses: str, seconds: float = 60, region: str = REGION) -> Output:
+        """Waits until an execution of a pipeline has one of the statuses. Returns DescribePipelineExecution's answer.
+
+        Without statuses, waits for the execution's end. Raises NotInTime, also if it ended otherwise.
+        """
+        sagemaker = self._client("sagemaker", region)
+
+        def look() -> tuple[Output, tuple[str, ...]]:
+            answer: Output = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution_arn)
+            return answer, (answer["PipelineExecutionStatus"],)
+
+        return _wait(execution_arn, look, statuses or EXECUTION_ENDED, seconds)
+
+    def steps(self, execution_arn: str, *, region: str = REGION) -> dict[str, Output]:
+        """Returns the steps that have begun by name, in that order, as ListPipelineExecutionSteps shows them."""
+        lists = self._client("sagemaker", region).get_paginator("list_pipeline_execution_steps")
+        pages = lists.paginate(PipelineExecutionArn=execution_arn, SortOrder="Ascending")
+        return {one["StepName"]: one for page in pages for one in page["PipelineExecutionSteps"]}
+
     def log(self, job_name: str, *, kind: Kind = "training", region: str = REGION) -> list[str]:
         """Returns the lines of a job's log by time. Empty if there are none yet."""
         logs = self._client("logs", region)
@@ -299,7 +320,7 @@ def _wait(
         answer, seen = look()
         if set(seen) & set(wanted):
             return answer
-        if seen[0] in ENDED or time.monotonic() > deadline:
+        if seen[0] in (*ENDED, *EXECUTION_ENDED) or time.monotonic() > deadline:
             reason = answer.get("FailureReason", "")
             raise NotInTime(f"{name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
         Event().wait(0.02)

@@ -85,6 +85,8 @@ def _tell(found: Garbage, what: str) -> None:
         click.echo(f"{found.jobs} jobs {what}, with their logs and metrics")
     if found.tuning_jobs:
         click.echo(f"{found.tuning_jobs} tuning jobs {what}")
+    if found.executions:
+        click.echo(f"{found.executions} executions of pipelines {what}, with their steps")
     if found.environments:
         click.echo(f"packages of {found.environments} requirements files {what}: {size(found.environment_bytes)}")
     if found.uploads:

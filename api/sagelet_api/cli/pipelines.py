@@ -124,6 +124,24 @@ def describe(execution: str, as_json: bool, server: Server) -> None:
 
 
 @pipelines.command()
+@click.argument("execution", metavar="EXECUTION")
+@json_option
+@server_options
+def steps(execution: str, as_json: bool, server: Server) -> None:
+    """List the steps of an execution that have begun, in that order."""
+    aws = Aws(server)
+    arn = _arn(aws, server, execution)
+    with _known(server, f"execution {_name_of(arn)}"):
+        found = _steps_of(aws, arn)
+    if as_json:
+        echo_json(found)
+        return
+    show_rows(_STEPS, found)
+    if not found:
+        click.echo(f"no step of {_name_of(arn)} has begun yet", err=True)
+
+
+@pipelines.command()
 @click.argument("name", metavar="PIPELINE")
 @click.option("-p", "--parameter", "parameters", metavar="NAME=VALUE", multiple=True, help="A pipeline parameter.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")

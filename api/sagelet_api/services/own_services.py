@@ -29,6 +29,7 @@ class OwnServices:
     #: The web pages call these handlers, too.
     jobs: TrainingJobs
     tuning: TuningJobs
+    pipelines: PipelineOperations
 
 
 def own_services(engine: Engine, bridge: MotoBridge, settings: Settings) -> OwnServices:
@@ -46,4 +47,4 @@ def own_services(engine: Engine, bridge: MotoBridge, settings: Settings) -> OwnS
         **Identity(bridge.iam, engine.keys).services(),
     }
     rest = SageMakerMetrics(engine, bridge.has_trial_component).operations()
-    return OwnServices(tables, rest, jobs, tuning)
+    return OwnServices(tables, rest, jobs, tuning, pipelines)

@@ -1,18 +1,19 @@
 """The pages of pipelines: the list of executions, and one with its graph and its steps."""
 
+import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sagelet_api.durations import lasted
 from sagelet_api.services.sagemaker.pipeline_view import STATUSES
 from sagelet_api.web import PREFIX
 from sagelet_api.web.graph import HEIGHT, WIDTH, graph
-from sagelet_api.web.site import Site, TemplateValues, place
+from sagelet_api.web.site import Site, TemplateValues, context, place
 from sagelet_api.web.streams import Streams
 from sagelet_engine.base.errors import JobNotFound, OrchestrationNotFound, PipelineNotFound
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import JobKey, JobKind
-from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus
 from sagelet_engine.model.pipeline import PipelineExecution, PipelineKey, StepRun
 from sagelet_engine.pipelines.definition import parse
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MOST = 200
 #: Parts of an execution's page that its script fetches again while the page is open.
 PARTS = {"head": "_execution_head.html", "timeline": "_execution_graph.html", "facts": "_execution_steps.html"}
+#: Statuses from which RetryPipelineExecution begins again.
+RETRIED = (OrchestrationStatus.FAILED, OrchestrationStatus.STOPPED)
 #: The page of what a step of a type makes.
 PAGES = {"Training": "job.overview", "Processing": "processing.overview", "Tuning": "tuning.overview"}
 
@@ -82,7 +85,35 @@ def blueprint(site: Site) -> "Blueprint":
 
         return streams.answer(look)
 
+    _add_actions(routes, site)
     return routes
+
+
+def _add_actions(routes: "Blueprint", site: Site) -> None:
+    """Adds stop and retry. Each asks first, and is a POST from the page itself."""
+    from flask import redirect, render_template, url_for
+
+    @routes.get("/<name>/<execution_id>/<any(stop, retry):action>")
+    def ask(name: str, execution_id: str, action: str) -> str:
+        execution = _execution(site, name, execution_id)
+        possible = {
+            "stop": execution.status is OrchestrationStatus.IN_PROGRESS,
+            "retry": execution.status in RETRIED,
+        }
+        return render_template(
+            "execution_confirm.html",
+            execution=execution,
+            status=STATUSES[execution.status],
+            action=action,
+            possible=possible[action],
+        )
+
+    @routes.post("/<name>/<execution_id>/<any(stop, retry):action>")
+    def act(name: str, execution_id: str, action: str) -> Any:
+        operation = {"stop": site.pipelines.stop, "retry": site.pipelines.retry}[action]
+        arn = _execution(site, name, execution_id).key.arn
+        operation(context(), {"PipelineExecutionArn": arn, "ClientRequestToken": uuid.uuid4().hex})
+        return redirect(url_for("pipelines.overview", name=name, execution_id=execution_id, **place().query), 303)
 
 
 def _execution(site: Site, name: str, execution_id: str) -> PipelineExecution:

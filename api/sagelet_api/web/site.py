@@ -7,6 +7,7 @@ from typing import Any
 
 from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.protocol.operations import Context
+from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
 from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.sessions import Sessions
@@ -46,11 +47,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Site:
-    """`jobs` and `tunings`: the operations of training jobs and tuning jobs, as AWS's API has them."""
+    """`jobs`, `tunings` and `pipelines`: the operations on these, as AWS's API has them."""
 
     engine: Engine
     jobs: TrainingJobs
     tunings: TuningJobs
+    pipelines: PipelineOperations
     objects: S3Store
     sessions: Sessions
 

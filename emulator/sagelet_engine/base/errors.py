@@ -61,6 +61,14 @@ class PipelineInUse(SageletError):
     """The pipeline has executions that have not ended."""
 
 
+class AliasTaken(SageletError):
+    """Another version of the pipeline has the alias."""
+
+
+class AliasNotFound(SageletError):
+    """The version does not have the alias."""
+
+
 class JobNotStoppable(SageletError):
     """StopTrainingJob on a job that has ended."""
 

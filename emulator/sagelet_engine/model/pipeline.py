@@ -49,6 +49,16 @@ class Pipeline:
     parallel: int | None = None
     last_run_ms: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    #: ClientRequestToken of CreatePipeline.
+    token: str = ""
+    #: PipelineVersionAliases: the version of each alias.
+    aliases: Mapping[str, int] = field(default_factory=dict)
+    #: Display name and description (members as in UpdatePipelineVersion) by version. JSON's keys are text.
+    version_notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def aliases_of(self, version: int | None) -> list[str]:
+        """Returns the aliases of a version, in order."""
+        return sorted(alias for alias, number in self.aliases.items() if number == version)
 
 
 class StepState(str, Enum):
@@ -97,6 +107,8 @@ class StepRun(Child):
     properties: JsonObject = field(default_factory=dict)
     #: Digest of the arguments that decide about a cache hit. Empty if the step has no cache.
     cache_key: str = ""
+    #: ClientRequestToken of the call that answered a Callback step.
+    answer_token: str | None = None
     #: ARN of the execution whose result this step has: by the cache, or by SelectiveExecutionConfig.
     cached_from: str | None = None
     selected_from: str | None = None
@@ -122,8 +134,11 @@ class PipelineExecution(Orchestration):
     pipeline: str = ""
     #: Parameters of the definition with their values, in their types.
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    #: How many times it was retried.
+    #: How many times it was retried, and ClientRequestToken of the last retry.
     retries: int = 0
+    retry_token: str | None = None
+    #: PipelineVersionId. None: an earlier sagelet started it.
+    pipeline_version: int | None = None
 
     @property
     def execution_id(self) -> str:

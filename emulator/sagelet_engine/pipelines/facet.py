@@ -7,12 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.concurrency import COMPUTING
+from sagelet_engine.base.concurrency import ConcurrencyLimit
 from sagelet_engine.base.errors import (
+    AliasNotFound,
+    AliasTaken,
     OrchestrationNameInUse,
     OrchestrationNotFound,
     PipelineInUse,
     PipelineNotFound,
+    SageletError,
     TooManyTags,
 )
 from sagelet_engine.base.wire import JsonObject
@@ -24,7 +27,6 @@ from sagelet_engine.model.pipeline import (
     PipelineExecution,
     PipelineKey,
     StepRun,
-    StepState,
     StepStatus,
     execution_id_of,
 )
@@ -32,6 +34,7 @@ from sagelet_engine.orchestration.facet import Orchestrations
 from sagelet_engine.pipelines import retrying
 from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.documents import read_text
+from sagelet_engine.pipelines.steps import expires_ms
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from sagelet_engine.store.orchestrations import StaleOrchestration
@@ -40,26 +43,39 @@ _NAMESPACE = uuid.UUID("9d1f6c52-6f1c-4d0e-9a0b-8f6f0e5b7c21")
 
 
 class CallbackNotFound(OrchestrationNotFound):
-    """No Callback step waits with this token."""
+    """No Callback step has this token."""
+
+
+class CallbackAnswered(SageletError):
+    """The Callback step does not wait any more: it was answered, or its time is over."""
 
 
 class Pipelines:
     """`watch` has the orchestrator drive an execution from now on."""
 
-    def __init__(self, store: Store, objects: ObjectStore, clock: Clock, watch: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        objects: ObjectStore,
+        clock: Clock,
+        watch: Callable[[str], None],
+        computing: ConcurrencyLimit,
+    ) -> None:
+        """`computing`: the limit of the server's requests."""
         self._rows = store.pipelines
         self._kept = store.orchestrations.of(PIPELINE_EXECUTION)
         self._executions = Orchestrations(self._kept, clock, watch)
         self._objects = objects
         self._clock = clock
         self._watch = watch
+        self._computing = computing
         #: A pipeline is not deleted while one of its executions begins or is retried.
         self._lock = threading.Lock()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """A holder of the lock waits for the disk, and computes again after that. So nobody computes while it waits."""
-        with COMPUTING.away():
+        with self._computing.away():
             self._lock.acquire()
         try:
             yield
@@ -71,7 +87,7 @@ class Pipelines:
     def create(
         self, key: PipelineKey, definition: str, role: str, tags: Mapping[str, str], more: JsonObject
     ) -> Pipeline:
-        """Keeps a definition that `checking.check` allows. `more`: display_name, description, parallel.
+        """Keeps a definition that `checking.check` allows. `more`: display_name, description, parallel, token, aliases.
 
         Raises PipelineNameInUse.
         """
@@ -80,10 +96,12 @@ class Pipelines:
         self._rows.insert(pipeline)
         return pipeline
 
-    def update(self, key: PipelineKey, definition: str | None, changes: JsonObject) -> Pipeline:
-        """Changes what is given. Another definition, which `checking.check` allows, is a new version.
+    def update(
+        self, key: PipelineKey, definition: str | None, changes: JsonObject, aliases: Sequence[str] = ()
+    ) -> Pipeline:
+        """Changes what is given. Another definition, which `checking.check` allows, is a new version with the aliases.
 
-        Raises PipelineNotFound.
+        Raises PipelineNotFound, AliasTaken.
         """
         now_ms = self._clock.now_ms()
 
@@ -91,7 +109,27 @@ class Pipelines:
             after = replace(before, modified_ms=max(now_ms, before.modified_ms), **changes)
             if definition is None:
                 return after
-            return replace(after, definition=definition, version=before.version + 1)
+            version = before.version + 1
+            return replace(after, definition=definition, version=version, aliases=_with(before, version, aliases))
+
+        return self._rows.change(key, change)
+
+    def update_version(
+        self, key: PipelineKey, version: int, notes: Mapping[str, str], add: Sequence[str], remove: Sequence[str]
+    ) -> Pipeline:
+        """Changes names and aliases of an existing version. Raises PipelineNotFound, AliasTaken, AliasNotFound."""
+
+        def change(before: Pipeline) -> Pipeline:
+            if missing := sorted({*remove} - {*before.aliases_of(version)}):
+                raise AliasNotFound(", ".join(missing))
+            left = {name: number for name, number in before.aliases.items() if name not in remove}
+            noted = {**before.version_notes.get(str(version), {}), **notes}
+            return replace(
+                before,
+                aliases=_with(replace(before, aliases=left), version, add),
+                version_notes={**before.version_notes, str(version): noted},
+                modified_ms=max(self._clock.now_ms(), before.modified_ms),
+            )
 
         return self._rows.change(key, change)
 
@@ -157,8 +195,8 @@ class Pipelines:
 
     # --- executions -----------------------------------------------------------------------------------------------
 
-    def start(self, pipeline: Pipeline, definition: str, request: JsonObject) -> PipelineExecution:
-        """Begins an execution of a version's definition. `request`: a validated StartPipelineExecution body.
+    def start(self, pipeline: Pipeline, version: int, definition: str, request: JsonObject) -> PipelineExecution:
+        """Begins an execution of a version and its definition. `request`: a validated StartPipelineExecution body.
 
         A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition,
         PipelineNotFound.
@@ -176,10 +214,11 @@ class Pipelines:
             now_ms,
             now_ms,
             definition=definition,
-            role=request.get("RoleArn", pipeline.role),
+            role=pipeline.role,
             parallel=limit,
             pipeline=pipeline.key.name,
             parameters=values,
+            pipeline_version=version,
         )
         with self._alone():
             if self._rows.get(pipeline.key).created_ms != pipeline.created_ms:
@@ -216,6 +255,14 @@ class Pipelines:
                     return execution
         return None
 
+    def step_order(self, execution: PipelineExecution) -> list[tuple[int, str]]:
+        """Returns ordinal and name of the steps that have begun, in that order."""
+        return self._kept.child_order(execution.id, "begun", "name")
+
+    def steps_at(self, execution: PipelineExecution, ordinals: Sequence[int]) -> list[StepRun]:
+        """Returns the steps with these ordinals, in this order. A retry may have removed some meanwhile."""
+        return self._kept.children_at(execution.id, ordinals)
+
     def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None) -> None:
         """Replaces members of the request (name, description) and the limit. Raises OrchestrationNotFound."""
 
@@ -242,16 +289,19 @@ class Pipelines:
         """Asks for a stop. Raises OrchestrationNotFound, OrchestrationEnded."""
         self._executions.stop(key)
 
-    def retry(self, key: OrchestrationKey, parallel: int | None) -> None:
+    def retry(self, key: OrchestrationKey, parallel: int | None, token: str | None = None) -> None:
         """Begins a failed or stopped execution again, at the steps that did not succeed.
 
-        Raises OrchestrationNotFound, IllegalStatus.
+        A second call with the same ClientRequestToken changes nothing. Raises OrchestrationNotFound, IllegalStatus.
         """
         with self._alone():
             while True:
                 before = self._kept.get(key)
+                if token is not None and before.retry_token == token:
+                    return
                 limit = parallel or before.parallel
-                now = revive(before, self._clock.now_ms(), retries=before.retries + 1, parallel=limit)
+                changes = {"retries": before.retries + 1, "retry_token": token, "parallel": limit}
+                now = revive(before, self._clock.now_ms(), **changes)
                 gone = [run for run in self._kept.children(before.id) if not run.succeeded]
                 with suppress(StaleOrchestration):
                     self._kept.update(now, removed=gone)
@@ -259,28 +309,39 @@ class Pipelines:
                     return
 
     def answer_callback(
-        self, account: str, region: str, token: str, outputs: JsonObject | None, reason: str
+        self, account: str, region: str, token: str, outputs: JsonObject | None, reason: str, request_token: str
     ) -> PipelineExecution:
         """Ends the Callback step that waits with a token: with its outputs, or (None) as failed.
 
-        Raises CallbackNotFound.
+        A second call with the same ClientRequestToken (`request_token`) changes nothing. Raises CallbackNotFound,
+        CallbackAnswered.
         """
         while True:
-            execution, run = self._waiting(account, region, token)
+            execution, run = self._called_back(account, region, token)
+            now_ms, limit_ms = self._clock.now_ms(), expires_ms("Callback", run)
+            if request_token and run.answer_token == request_token:
+                return execution
+            if limit_ms is None or now_ms >= limit_ms:
+                raise CallbackAnswered(token)
             status = StepStatus.FAILED if outputs is None else StepStatus.SUCCEEDED
-            ended = retrying.ended(run, status, self._clock.now_ms(), failure_reason=reason or None)
-            ended = replace(ended, properties={"OutputParameters": outputs or {}})
+            ended = retrying.ended(run, status, now_ms, failure_reason=reason or None)
+            ended = replace(ended, properties={"OutputParameters": outputs or {}}, answer_token=request_token)
             with suppress(StaleOrchestration):
                 self._kept.update(execution, [ended])
                 return execution
 
-    def _waiting(self, account: str, region: str, token: str) -> tuple[PipelineExecution, StepRun]:
-        for execution in self._kept.every(account, region):
-            if execution.terminal:
-                continue
+    def _called_back(self, account: str, region: str, token: str) -> tuple[PipelineExecution, StepRun]:
+        for execution in self._kept.with_child(account, region, "made", token):
             definition = parse(execution.definition)
             for run in self._kept.children(execution.id):
-                waits = run.state is StepState.RUNNING and run.made == token
-                if waits and definition.steps[run.name].type == "Callback":
+                reused = run.cached_from or run.selected_from
+                if run.made == token and not reused and definition.steps[run.name].type == "Callback":
                     return execution, run
         raise CallbackNotFound(token)
+
+
+def _with(pipeline: Pipeline, version: int, aliases: Sequence[str]) -> Mapping[str, int]:
+    """Returns the pipeline's aliases with these of a version. Raises AliasTaken."""
+    if taken := sorted(name for name in aliases if pipeline.aliases.get(name, version) != version):
+        raise AliasTaken(", ".join(taken))
+    return {**pipeline.aliases, **dict.fromkeys(aliases, version)}

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepStatus, suffix
+from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus, suffix
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
 from sagelet_engine.pipelines import retrying
 from sagelet_engine.pipelines.expressions import Unresolved, text_of
 
+#: How long a Callback step waits for its answer, ms: AWS gives it seven days.
+CALLBACK_MS = 7 * 86_400_000
+CALLBACK_EXPIRED = "The callback was not answered within 7 days."
 #: Length of a callback token (botocore shape CallbackToken).
 TOKEN_LENGTH = 10
 #: Letters of a step's name in the name of what it makes.
@@ -46,6 +49,11 @@ class StepKind(Protocol):
     def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, /) -> None:
         """Asks it to stop. Raises CallRefused."""
         ...
+
+
+def expires_ms(kind: str, run: StepRun) -> int | None:
+    """Returns when a step of this type gives up what it waits for. None if it does not."""
+    return run.start_ms + CALLBACK_MS if kind == "Callback" and run.state is StepState.RUNNING else None
 
 
 def failure_of_call(error: CallRefused) -> str:

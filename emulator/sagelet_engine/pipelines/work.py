@@ -15,7 +15,14 @@ from sagelet_engine.pipelines.decision import Lookups, decide
 from sagelet_engine.pipelines.definition import Step, parse
 from sagelet_engine.pipelines.documents import read_json
 from sagelet_engine.pipelines.malformed import UNUSABLE, failed
-from sagelet_engine.pipelines.steps import KINDS, Look, failure_of_call, is_passing
+from sagelet_engine.pipelines.steps import (
+    CALLBACK_EXPIRED,
+    KINDS,
+    Look,
+    expires_ms,
+    failure_of_call,
+    is_passing,
+)
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from sagelet_engine.store.orchestrations import Orchestrations, StaleOrchestration
 
@@ -43,8 +50,12 @@ class PipelineWork:
         if record.terminal:
             return None
         written = {one.ordinal: one for one in (*runs, *decision.changed)}
-        self._keep(record, self._make_so(record, [*written.values()]), written)
-        return min((one.retry_ms for one in written.values() if one.retry_ms is not None), default=None)
+        made = self._make_so(record, [*written.values()])
+        self._keep(record, made, written)
+        types = {name: step.type for name, step in parse(record.definition).steps.items()}
+        now = {**written, **{one.ordinal: one for one in made}}.values()
+        moments = (*(one.retry_ms for one in now), *(expires_ms(types[one.name], one) for one in now))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def _keep(self, record: PipelineExecution, made: Sequence[StepRun], seen: Mapping[int, StepRun]) -> None:
         """Records what was made, also if a request changed the execution meanwhile: else it would be made again.
@@ -76,6 +87,9 @@ class PipelineWork:
             return run if made is None else replace(run, state=StepState.RUNNING, made=made)
         if run.state is not StepState.RUNNING:
             return run
+        limit_ms = expires_ms(step.type, run)
+        if limit_ms is not None and now_ms >= limit_ms:
+            return retrying.ended(run, StepStatus.FAILED, now_ms, failure_reason=CALLBACK_EXPIRED)
         try:
             look = KINDS[step.type].look(self._calls, record, run)
         except CallRefused as error:

@@ -19,6 +19,7 @@ from sagelet_engine.data import removal
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.model.job import Job
+from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.reports import code_digest
 from sagelet_engine.retention.environments import Environment, Environments
 from sagelet_engine.store.jobs import EndedJob, StaleRecord, Store
@@ -55,6 +56,8 @@ class Collected:
     stays: tuple[str, ...] = ()
     #: Number of tuning jobs that were forgotten.
     tuning_jobs: int = 0
+    #: Number of executions of pipelines that were forgotten, with their steps. Pipelines stay.
+    executions: int = 0
 
 
 class Collector:
@@ -96,7 +99,7 @@ class Collector:
         self._forget_sizes(ended)
         sizes = {job.id: size for job in ended if (size := self._size(job))}
         forgotten = self._before_ms(keep.jobs_seconds)
-        # A tuning job that runs looks at all its training jobs. Their files may go.
+        # A tuning job or an execution that runs looks at its jobs. Their files may go.
         awaited = self._store.orchestrations.awaited_jobs()
         gone = {job.id for job in ended if job.modified_ms <= forgotten and job.id not in awaited}
         left = [job for job in ended if job.id not in gone and job.id in sizes]
@@ -113,11 +116,20 @@ class Collector:
                 jobs += job.id in gone
                 directories += job.id in sizes
                 freed += sizes.get(job.id, 0)
-        # After their training jobs, so that a training job that is there has its tuning job.
-        tuning_jobs = self._store.orchestrations.forget_ended(forgotten, dry_run=dry_run)
+        # After their jobs, so that a job that is there has its tuning job and its execution.
+        made = self._store.orchestrations.forget_ended(forgotten, dry_run=dry_run)
         environments = self._environments_gone(keep, stays, dry_run=dry_run)
         taken = sum(one.bytes for one in environments)
-        return Collected(jobs, directories, freed, len(environments), taken, tuple(stays), tuning_jobs)
+        return Collected(
+            jobs,
+            directories,
+            freed,
+            len(environments),
+            taken,
+            tuple(stays),
+            made[OrchestrationKind.TUNING],
+            made[OrchestrationKind.PIPELINE_EXECUTION],
+        )
 
     def _environments_gone(self, keep: Keep, stays: list[str], *, dry_run: bool) -> list[Environment]:
         before = self._before_ms(keep.files_seconds)

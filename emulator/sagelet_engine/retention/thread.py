@@ -45,6 +45,8 @@ class RetentionThread(threading.Thread):
                     log.info("%d directories of ended jobs and %d jobs are gone", done.directories, done.jobs)
                 if done.tuning_jobs:
                     log.info("%d tuning jobs are gone", done.tuning_jobs)
+                if done.executions:
+                    log.info("%d executions of pipelines are gone", done.executions)
                 if done.environments:
                     log.info("packages of %d requirements files are gone", done.environments)
             self._closing.wait(PAUSE_SECONDS)

@@ -48,6 +48,8 @@ class Garbage:
     hub_files: int = 0
     hub_bytes: int = 0
     tuning_jobs: int = 0
+    #: Executions of pipelines.
+    executions: int = 0
 
 
 class Jobs(Protocol):
@@ -86,6 +88,7 @@ def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *
         dropped.files,
         dropped.bytes,
         done.tuning_jobs,
+        done.executions,
     )
 
 

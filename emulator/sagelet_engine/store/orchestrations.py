@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from sagelet_engine.base.database import DatabaseDamaged
 from sagelet_engine.base.errors import OrchestrationNameInUse, OrchestrationNotFound, SageletError, TooManyTags
 from sagelet_engine.model.listing import JobPage, JobQuery
-from sagelet_engine.model.orchestration import C, Child, O, Orchestration, OrchestrationKey
+from sagelet_engine.model.orchestration import C, Child, O, Orchestration, OrchestrationKey, OrchestrationKind
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.store import lists as sql_pages
 from sagelet_engine.store import search as sql_search
@@ -68,6 +68,12 @@ _OLDEST = (
     f"SELECT seq, record, version, coalesce(tags, ({_TAGS} = noted_orchestrations.orchestration_id))"
     " FROM noted_orchestrations ORDER BY seq LIMIT ?"
 )
+#: True for an orchestration `o` that a step of an unfinished execution has made. Its parameter: the executions' kind.
+_IS_OF_A_STEP = (
+    "EXISTS (SELECT 1 FROM orchestrations AS e JOIN orchestration_children AS s ON s.orchestration_id = e.id"
+    " WHERE e.terminal = 0 AND e.kind = ? AND e.account = o.account AND e.region = o.region"
+    " AND json_extract(s.record, '$.made') = o.name)"
+)
 _PUT_CHILD = (
     "INSERT INTO orchestration_children VALUES (?, ?, ?)"
     " ON CONFLICT (orchestration_id, ordinal) DO UPDATE SET record = excluded.record"
@@ -123,32 +129,51 @@ class Orchestrations:
         return {(kind, status): number for kind, status, number in self._rows(select, ())}
 
     def awaited_jobs(self) -> set[str]:
-        """Returns the ids of the jobs that unfinished orchestrations have made: they look at these."""
-        select = (
-            "SELECT json_extract(c.record, '$.job_id') FROM orchestration_children AS c"
-            " JOIN orchestrations AS o ON o.id = c.orchestration_id WHERE o.terminal = 0"
+        """Returns the ids of the jobs that unfinished orchestrations look at.
+
+        These are the training jobs of tuning jobs, the jobs of steps, and the training jobs of steps' tuning jobs.
+        """
+        of_steps = (
+            "SELECT j.id FROM jobs AS j JOIN orchestrations AS o ON o.account = j.account AND o.region = j.region"
+            " JOIN orchestration_children AS c ON c.orchestration_id = o.id"
+            " WHERE o.terminal = 0 AND o.kind = ? AND json_extract(c.record, '$.made') = j.name"
         )
-        return {job_id for (job_id,) in self._rows(select, ()) if job_id is not None}
+        of_tuning = (
+            "SELECT json_extract(c.record, '$.job_id') FROM orchestration_children AS c"
+            " JOIN orchestrations AS o ON o.id = c.orchestration_id"
+            f" WHERE o.kind = ? AND (o.terminal = 0 OR {_IS_OF_A_STEP})"
+        )
+        tuning, execution = OrchestrationKind.TUNING.value, OrchestrationKind.PIPELINE_EXECUTION.value
+        rows = [*self._rows(of_steps, (execution,)), *self._rows(of_tuning, (tuning, execution))]
+        return {job_id for (job_id,) in rows if job_id is not None}
 
-    def forget_ended(self, before_ms: int, *, dry_run: bool = False) -> int:
-        """Forgets orchestrations that ended, or were last changed, at this time or earlier. Returns their number."""
-        where = "FROM orchestrations WHERE terminal = 1 AND modified_ms <= ?"
-        if dry_run:
-            return int(self._rows(f"SELECT count(*) {where}", (before_ms,))[0][0])
-        with self._write() as db:
-            return db.execute(f"DELETE {where}", (before_ms,)).rowcount
+    def forget_ended(self, before_ms: int, *, dry_run: bool = False) -> Mapping[OrchestrationKind, int]:
+        """Forgets orchestrations that ended, or were last changed, at this time or earlier. Returns their numbers.
 
-    def broken_records(self) -> list[tuple[str, str]]:
-        """Returns the ids of orchestrations that cannot be read with their children, and why."""
+        A tuning job stays while an execution that made it is unfinished.
+        """
+        where = f"FROM orchestrations AS o WHERE kind = ? AND terminal = 1 AND modified_ms <= ? AND NOT {_IS_OF_A_STEP}"
+        gone = {}
+        for kind in OrchestrationKind:
+            values = (kind.value, before_ms, OrchestrationKind.PIPELINE_EXECUTION.value)
+            if dry_run:
+                gone[kind] = int(self._rows(f"SELECT count(*) {where}", values)[0][0])
+                continue
+            with self._write() as db:
+                gone[kind] = db.execute(f"DELETE {where}", values).rowcount
+        return gone
+
+    def broken_records(self) -> list[tuple[str, str, str]]:
+        """Returns kind and id of orchestrations that cannot be read with their children, and why."""
         found = []
         children = "SELECT record FROM orchestration_children WHERE orchestration_id = ?"
-        for (record_id,) in self._rows("SELECT id FROM orchestrations ORDER BY rowid", ()):
+        for kind, record_id in self._rows("SELECT kind, id FROM orchestrations ORDER BY rowid", ()):
             try:
-                kind = self.by_id(record_id).key.kind
+                codec = CODECS[self.by_id(record_id).key.kind]
                 for (text,) in self._rows(children, (record_id,)):
-                    self._access.decoded(partial(decode_child, CODECS[kind]), text)
+                    self._access.decoded(partial(decode_child, codec), text)
             except DatabaseDamaged as error:
-                found.append((record_id, str(error.__cause__)))
+                found.append((kind, record_id, str(error.__cause__)))
         return found
 
     def drop_record(self, record_id: str) -> None:
@@ -231,6 +256,14 @@ class Kept(Generic[O, C]):
         where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, rowid"
         return self._select(where, self._codec.kind.value, account, region)
 
+    def with_child(self, account: str, region: str, member: str, value: str) -> list[O]:
+        """Returns those with a child whose record has this value of a member."""
+        where = (
+            "WHERE kind = ? AND account = ? AND region = ? AND EXISTS (SELECT 1 FROM orchestration_children AS c"
+            " WHERE c.orchestration_id = orchestrations.id AND json_extract(c.record, ?) = ?)"
+        )
+        return self._select(where, self._codec.kind.value, account, region, f"$.{member}", value)
+
     def page(self, query: JobQuery) -> JobPage[O]:
         """Returns one page: filtered, then sorted, then cut."""
         clauses, parameters = sql_pages.page(query, self._codec.kind.value)
@@ -251,6 +284,26 @@ class Kept(Generic[O, C]):
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
         decode_one = partial(decode_child, self._codec)
         return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
+
+    def child_order(self, record_id: str, by: str, name: str) -> list[tuple[int, str]]:
+        """Returns ordinal and one member (`name`) of each child, in the order of another member (`by`).
+
+        Reading whole records takes ten times as long.
+        """
+        select = (
+            "SELECT ordinal, json_extract(record, ?) FROM orchestration_children WHERE orchestration_id = ?"
+            " ORDER BY json_extract(record, ?)"
+        )
+        return [(ordinal, text) for ordinal, text in self._rows(select, (f"$.{name}", record_id, f"$.{by}"))]
+
+    def children_at(self, record_id: str, ordinals: Sequence[int]) -> list[C]:
+        """Returns the children with these ordinals that exist, in this order."""
+        marks = ", ".join("?" * len(ordinals))
+        select = f"SELECT record FROM orchestration_children WHERE orchestration_id = ? AND ordinal IN ({marks})"
+        decode_one = partial(decode_child, self._codec)
+        rows = self._rows(select, (record_id, *ordinals))
+        found = {one.ordinal: one for one in (self._access.decoded(decode_one, text) for (text,) in rows)}
+        return [found[ordinal] for ordinal in ordinals if ordinal in found]
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""

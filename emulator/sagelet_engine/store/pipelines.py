@@ -79,6 +79,31 @@ class Pipelines:
         where = "WHERE account = ? AND region = ? ORDER BY name"
         return [_decode(*row) for row in self._rows(f"{_SELECT} {where}", (account, region))]
 
+    def broken_records(self) -> list[tuple[str, str]]:
+        """Returns the ARNs of pipelines whose record or present definition cannot be read, and why."""
+        found = []
+        select = (
+            "SELECT pipelines.arn, record, definition FROM pipelines LEFT JOIN pipeline_versions"
+            " ON pipeline_versions.arn = pipelines.arn AND version = json_extract(record, '$.version')"
+        )
+        # A record that is not JSON would fail the join of all rows.
+        for (arn,) in self._rows("SELECT arn FROM pipelines WHERE NOT json_valid(record) ORDER BY arn", ()):
+            found.append((arn, "it is not JSON"))
+        for arn, record, definition in self._rows(f"{select} WHERE json_valid(record) ORDER BY pipelines.arn", ()):
+            try:
+                _decode(record, definition)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                found.append((arn, str(error)))
+                continue
+            if definition is None:
+                found.append((arn, "the definition of its version is missing"))
+        return found
+
+    def drop_record(self, arn: str) -> None:
+        """Forgets a pipeline, whatever its record holds."""
+        with self._write() as db:
+            db.execute("DELETE FROM pipelines WHERE arn = ?", (arn,))
+
     def versions(self, key: PipelineKey) -> list[tuple[int, int]]:
         """Returns each version and when it was made, in ms since the epoch; the oldest first."""
         select = "SELECT version, created_ms FROM pipeline_versions WHERE arn = ? ORDER BY version"

@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.pipelines import (
     ROLE,
@@ -183,6 +184,17 @@ def test_a_failed_step_lets_the_others_end_and_a_retry_takes_up_what_failed(worl
     assert (code, "Succeeded" in text) == ("ConflictException", True)
 
 
+def test_a_retry_may_change_the_limit(world: ApiWorld) -> None:
+    create(world, definition(fail("end", "x"), train("a", DependsOn=["end"])))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Failed")
+    limit = {"MaxParallelExecutionSteps": 2}
+    world.sagemaker.retry_pipeline_execution(
+        PipelineExecutionArn=arn, ClientRequestToken="r" * 32, ParallelismConfiguration=limit
+    )
+    assert world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)["ParallelismConfiguration"] == limit
+
+
 def test_a_stop_stops_the_jobs(world: ApiWorld) -> None:
     create(world, definition(train("a"), train("b", DependsOn=["a"])))
     arn = start(world)
@@ -236,10 +248,57 @@ def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> 
     job = end(world, arn, "use")
     assert world.sagemaker.describe_training_job(TrainingJobName=job)["HyperParameters"]["answer"] == "42"
     until(lambda: status(world, arn) == "Succeeded")
-    code, _ = refused(
-        world.sagemaker.send_pipeline_execution_step_failure, CallbackToken=body["token"], ClientRequestToken="c" * 32
+    send = world.sagemaker.send_pipeline_execution_step_failure
+    assert refused(send, CallbackToken=body["token"], ClientRequestToken="d" * 32)[0] == "ConflictException"
+    assert refused(send, CallbackToken="nobody0123", ClientRequestToken="d" * 32)[0] == "ResourceNotFound"
+    # A call whose answer was lost is repeated by AWS's SDKs.
+    again = world.sagemaker.send_pipeline_execution_step_success(
+        CallbackToken=body["token"], ClientRequestToken="c" * 32
     )
-    assert code == "ResourceNotFound"
+    assert again["PipelineExecutionArn"] == arn
+
+
+def test_a_callback_may_fail(world: ApiWorld) -> None:
+    queue = world.client("sqs").create_queue(QueueName=f"q-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    create(world, definition(step("ask", "Callback", {"a": "b"}, SqsQueueUrl=queue)))
+    arn = start(world)
+    token = until(lambda: steps(world, arn).get("ask", {}).get("Metadata", {}).get("Callback"))["CallbackToken"]
+    send = world.sagemaker.send_pipeline_execution_step_failure
+    for _ in range(2):
+        send(CallbackToken=token, FailureReason="the answer is no", ClientRequestToken="f" * 32)
+    until(lambda: status(world, arn) == "Failed")
+    found = steps(world, arn)["ask"]
+    assert (found["StepStatus"], found["FailureReason"]) == ("Failed", "the answer is no")
+    # A retry asks again, with another token.
+    world.sagemaker.retry_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken="r" * 32)
+    other = until(lambda: steps(world, arn).get("ask", {}).get("Metadata", {}).get("Callback"))["CallbackToken"]
+    assert other != token
+    assert refused(send, CallbackToken=token, ClientRequestToken="g" * 32)[0] == "ResourceNotFound"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_callback_that_nobody_answers_fails_after_seven_days(
+    world: ApiWorld, bridge: MotoBridge, stopped: bool
+) -> None:
+    sqs = world.client("sqs")
+    queue = sqs.create_queue(QueueName=f"q-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    create(world, definition(step("ask", "Callback", {"a": "b"}, SqsQueueUrl=queue)))
+    arn = start(world)
+    until(lambda: steps(world, arn)["ask"]["StepStatus"] == "Executing")
+    token = steps(world, arn)["ask"]["Metadata"]["Callback"]["CallbackToken"]
+    if stopped:
+        world.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken="s" * 32)
+        until(lambda: steps(world, arn)["ask"]["StepStatus"] == "Stopping")
+    world.clock.turn(7 * 86_400 - 60)
+    assert steps(world, arn)["ask"]["StepStatus"] != "Failed"
+    world.clock.turn(60)
+    # Also before the orchestrator has looked again.
+    send = world.sagemaker.send_pipeline_execution_step_success
+    assert refused(send, CallbackToken=token, ClientRequestToken="c" * 32)[0] == "ConflictException"
+    until(lambda: status(world, arn) == ("Stopped" if stopped else "Failed"))
+    found = steps(world, arn)["ask"]
+    assert (found["StepStatus"], found["FailureReason"]) == ("Failed", "The callback was not answered within 7 days.")
+    assert refused(send, CallbackToken=token, ClientRequestToken="c" * 32)[0] == "ConflictException"
 
 
 def test_models_are_made_and_registered(world: ApiWorld) -> None:
@@ -290,6 +349,180 @@ def test_the_same_token_starts_one_execution(world: ApiWorld) -> None:
     create(world, definition(train("a")))
     assert start(world, ClientRequestToken="t" * 32) == start(world, ClientRequestToken="t" * 32)
     assert start(world, ClientRequestToken="u" * 32) != start(world, ClientRequestToken="t" * 32)
+
+
+def test_a_repeated_call_with_the_same_token_happens_once(world: ApiWorld) -> None:
+    first = create(world, definition(fail("end", "x")))
+    assert create(world, definition(fail("end", "x")))["PipelineArn"] == first["PipelineArn"]
+    code, _ = refused(create, world=world, text=definition(fail("end", "x")), ClientRequestToken="u" * 32)
+    assert code == "ValidationException"
+    arn = start(world)
+    until(lambda: status(world, arn) == "Failed")
+    for _ in range(2):
+        world.sagemaker.retry_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken="r" * 32)
+        until(lambda: status(world, arn) == "Failed")
+    kept = world.engine._store.orchestrations.of(PIPELINE_EXECUTION).every(ACCOUNT, REGION)
+    assert [one.retries for one in kept] == [1]
+
+
+def test_aliases_of_versions(world: ApiWorld) -> None:
+    """The rules are those of botocore's model."""
+    sagemaker, one, two = world.sagemaker, definition(fail("one", "1")), definition(fail("two", "2"))
+    create(world, one, PipelineVersionAliases=["stable", "first"])
+    conflict = refused(
+        sagemaker.update_pipeline, PipelineName="Pipe", PipelineDefinition=two, PipelineVersionAliases=["stable"]
+    )
+    assert (conflict[0], "stable" in conflict[1]) == ("ConflictException", True)
+    code, text = refused(sagemaker.update_pipeline, PipelineName="Pipe", PipelineVersionAliases=["x"])
+    assert (code, "UpdatePipelineVersion" in text) == ("ValidationException", True)
+    sagemaker.update_pipeline(PipelineName="Pipe", PipelineDefinition=two, PipelineVersionAliases=["candidate"])
+    arn = start(world, PipelineVersionAlias="stable")
+    until(lambda: status(world, arn) == "Failed")
+    assert [*steps(world, arn)] == ["one"]
+    shown = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    assert (shown["PipelineVersionId"], shown["PipelineVersionAliases"]) == (1, ["first", "stable"])
+    other = start(world)
+    pipeline = f"{ARN}pipe"
+    sagemaker.update_pipeline_version(
+        PipelineArn=pipeline,
+        PipelineVersionId=1,
+        PipelineVersionDisplayName="old",
+        PipelineVersionAliasOperations={"Add": ["x"], "Remove": ["stable"]},
+    )
+    sagemaker.update_pipeline_version(
+        PipelineArn=pipeline, PipelineVersionId=2, PipelineVersionDescription="new one",
+        PipelineVersionAliasOperations={"Add": ["stable"]},
+    )  # fmt: skip
+    second = sagemaker.describe_pipeline(PipelineName="Pipe", PipelineVersionAlias="stable")
+    assert json.loads(second["PipelineDefinition"])["Steps"][0]["Name"] == "two"
+    assert second["PipelineVersionAliases"] == ["candidate", "stable"]
+    assert second["PipelineVersionDescription"] == "new one"
+    listed = sagemaker.list_pipeline_versions(PipelineName="Pipe")["PipelineVersionSummaries"]
+    assert [one["PipelineVersionAliases"] for one in listed] == [["candidate", "stable"], ["first", "x"]]
+    assert [one["LastExecutionPipelineExecutionArn"] for one in listed] == [other, arn]
+    assert listed[1]["PipelineVersionDisplayName"] == "old"
+    executions = sagemaker.list_pipeline_executions(PipelineName="Pipe", PipelineVersionAlias="x")
+    assert [one["PipelineExecutionArn"] for one in executions["PipelineExecutionSummaries"]] == [arn]
+    for call, words, code in (
+        (sagemaker.describe_pipeline, {"PipelineVersionAlias": "none"}, "ResourceNotFound"),
+        (sagemaker.list_pipeline_executions, {"PipelineVersionAlias": "none"}, "ResourceNotFound"),
+        (sagemaker.describe_pipeline, {"PipelineVersionAlias": "x", "PipelineVersionId": 1}, "ValidationException"),
+        (sagemaker.describe_pipeline, {"PipelineVersionId": 9}, "ResourceNotFound"),
+    ):
+        assert refused(call, PipelineName="Pipe", **words)[0] == code
+    for operations, code in (
+        ({"Add": ["12"]}, "ValidationException"),
+        ({"Add": ["x"]}, "ConflictException"),
+        ({"Remove": ["x"]}, "ResourceNotFound"),
+    ):
+        call = sagemaker.update_pipeline_version
+        words = {"PipelineVersionId": 2, "PipelineVersionAliasOperations": operations}
+        assert refused(call, PipelineArn=pipeline, **words)[0] == code
+
+
+def test_lists_are_filtered_sorted_and_cut(world: ApiWorld) -> None:
+    sagemaker = world.sagemaker
+    for name in ("Beta", "alpha"):
+        create(world, definition(fail("end", "x")), name=name)
+        world.clock.turn(60)
+    names = lambda **words: [one["PipelineName"] for one in sagemaker.list_pipelines(**words)["PipelineSummaries"]]  # noqa: E731
+    assert names() == ["alpha", "Beta"]
+    assert names(SortBy="Name", SortOrder="Ascending") == ["alpha", "Beta"]
+    assert names(SortOrder="Ascending") == ["Beta", "alpha"]
+    assert names(PipelineNamePrefix="al") == ["alpha"]
+    assert names(ManagedBy="AWS") == []
+    assert names(ManagedBy="CUSTOMER") == ["alpha", "Beta"]
+    first = sagemaker.list_pipelines(MaxResults=1)
+    assert names(MaxResults=1, NextToken=first["NextToken"]) == ["Beta"]
+    created = {one["PipelineName"]: one["CreationTime"] for one in sagemaker.list_pipelines()["PipelineSummaries"]}
+    assert names(CreatedAfter=created["Beta"]) == ["alpha"]
+    assert names(CreatedBefore=created["alpha"]) == ["Beta"]
+    arns = []
+    for _ in range(3):
+        arns.append(start(world, "alpha"))
+        world.clock.turn(60)
+    executions = lambda **words: [  # noqa: E731
+        one["PipelineExecutionArn"]
+        for one in sagemaker.list_pipeline_executions(PipelineName="alpha", **words)["PipelineExecutionSummaries"]
+    ]
+    assert executions() == arns[::-1]
+    assert executions(SortOrder="Ascending") == arns
+    assert executions(SortBy="PipelineExecutionArn", SortOrder="Ascending") == sorted(arns)
+    started = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arns[1])["CreationTime"]
+    assert executions(CreatedAfter=started) == [arns[2]]
+    assert executions(CreatedBefore=started) == [arns[0]]
+    token = sagemaker.list_pipeline_executions(PipelineName="alpha", MaxResults=2)["NextToken"]
+    assert executions(MaxResults=2, NextToken=token) == [arns[0]]
+    sagemaker.update_pipeline(PipelineName="alpha", PipelineDefinition=definition(fail("end", "y")))
+    versions = lambda **words: [  # noqa: E731
+        one["PipelineVersionId"]
+        for one in sagemaker.list_pipeline_versions(PipelineName="alpha", **words)["PipelineVersionSummaries"]
+    ]
+    assert versions() == [2, 1]
+    assert versions(SortOrder="Ascending") == [1, 2]
+    assert versions(CreatedAfter=created["alpha"]) == [2]
+    assert versions(CreatedBefore=started) == [1]
+    token = sagemaker.list_pipeline_versions(PipelineName="alpha", MaxResults=1)["NextToken"]
+    assert versions(MaxResults=1, NextToken=token) == [1]
+
+
+def test_steps_and_parameters_are_cut_into_pages(world: ApiWorld) -> None:
+    made = [condition(f"c{n}", [compare("Equals", 1, 1)], []) for n in range(3)]
+    create(world, definition(*made, parameters=[parameter(f"P{n}", default=str(n)) for n in range(3)]))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Succeeded")
+    for operation, member, name in (
+        ("list_pipeline_execution_steps", "PipelineExecutionSteps", "StepName"),
+        ("list_pipeline_parameters_for_execution", "PipelineParameters", "Name"),
+    ):
+        first = getattr(world.sagemaker, operation)(PipelineExecutionArn=arn, MaxResults=2)
+        rest = getattr(world.sagemaker, operation)(PipelineExecutionArn=arn, MaxResults=2, NextToken=first["NextToken"])
+        assert len({one[name] for one in first[member] + rest[member]}) == 3
+        assert "NextToken" not in rest
+
+
+def test_names_and_limits_of_an_execution(world: ApiWorld) -> None:
+    more = {"PipelineDisplayName": "Shown", "PipelineDescription": "what it is"}
+    create(world, definition(train("a")), **more, ParallelismConfiguration={"MaxParallelExecutionSteps": 3})
+    shown = world.sagemaker.describe_pipeline(PipelineName="Pipe")
+    assert {name: shown[name] for name in more} == more
+    assert shown["ParallelismConfiguration"] == {"MaxParallelExecutionSteps": 3}
+    given = {"PipelineExecutionDisplayName": "run", "PipelineExecutionDescription": "why"}
+    arn = start(world, **given, MlflowExperimentName="m")
+    described = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    assert {name: described[name] for name in given} == given
+    assert described["ParallelismConfiguration"] == {"MaxParallelExecutionSteps": 3}
+    changed = {**given, "PipelineExecutionDescription": "because"}
+    world.sagemaker.update_pipeline_execution(
+        PipelineExecutionArn=arn, **changed, ParallelismConfiguration={"MaxParallelExecutionSteps": 1}
+    )
+    described = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    assert {name: described[name] for name in given} == changed
+    assert described["ParallelismConfiguration"] == {"MaxParallelExecutionSteps": 1}
+    world.sagemaker.update_pipeline(PipelineName="Pipe", PipelineDescription="now", RoleArn=f"{ROLE}2")
+    shown = world.sagemaker.describe_pipeline(PipelineName="Pipe")
+    assert (shown["PipelineDescription"], shown["RoleArn"]) == ("now", f"{ROLE}2")
+
+
+def test_a_definition_from_s3(world: ApiWorld) -> None:
+    world.objects.put("texts", "definition.json", definition(fail("end", "x")).encode())
+    given = {"PipelineName": "Pipe", "RoleArn": ROLE, "ClientRequestToken": "t" * 32}
+    where = {"Bucket": "texts", "ObjectKey": "definition.json"}
+    call = world.sagemaker.create_pipeline
+    for place, says in (
+        ({**where, "ObjectKey": "none"}, "does not exist"),
+        ({**where, "VersionId": "1"}, "keep one version"),
+    ):
+        code, text = refused(call, PipelineDefinitionS3Location=place, **given)
+        assert (code, says in text) == ("ValidationException", True)
+    call(PipelineDefinitionS3Location=where, **given)
+    text = world.sagemaker.describe_pipeline(PipelineName="Pipe")["PipelineDefinition"]
+    assert json.loads(text)["Steps"][0]["Name"] == "end"
+    world.objects.put("texts", "definition.json", definition(fail("other", "x")).encode())
+    update = world.sagemaker.update_pipeline(PipelineName="Pipe", PipelineDefinitionS3Location=where)
+    assert update["PipelineVersionId"] == 2
+    code, text = refused(start, world=world, RoleArn=ROLE)
+    assert (code, "RoleArn" in text) == ("ValidationException", True)
 
 
 def test_versions_of_a_pipeline(world: ApiWorld) -> None:

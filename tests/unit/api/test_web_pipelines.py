@@ -90,6 +90,28 @@ def test_an_execution_with_its_graph_and_steps(world: ApiWorld) -> None:
     assert '<g class="node idle"><title>bad: not run' in shown(world, f"{path}?part=timeline")
 
 
+def test_an_execution_is_stopped_and_retried_by_the_page(world: ApiWorld) -> None:
+    path = run(world, train("only"))
+    name = str(until(lambda: _job(world, "only")))
+    until(lambda: world.job(name).launched)
+    assert f'href="{path}/stop"' in shown(world, path)
+    assert ">Retry</a>" not in shown(world, path)
+    assert "disabled" not in shown(world, f"{path}/stop")
+    assert "disabled" in shown(world, f"{path}/retry")
+    # A POST that does not come from the page itself is refused.
+    assert world.page(f"{path}/stop", "POST").status == 403
+    assert world.send_form(f"{path}/retry", {}).status == 400
+    answer = world.send_form(f"{path}/stop", {})
+    assert (answer.status, answer.headers["Location"]) == (303, path)
+    until(lambda: world.job(name).stop_ms is not None)
+    assert "disabled" in shown(world, f"{path}/stop")
+    world.host(name).end(0)
+    until(lambda: f'href="{path}/retry"' in shown(world, path))
+    assert world.send_form(f"{path}/retry", {}).status == 303
+    until(lambda: len(world.sagemaker.list_training_jobs(NameContains="-only-")["TrainingJobSummaries"]) == 2)
+    assert world.send_form(f"{PAGE}/Pipe/none/stop", {}).status == 404
+
+
 def _job(world: ApiWorld, step: str) -> str | None:
     jobs = world.sagemaker.list_training_jobs(NameContains=f"-{step}-")["TrainingJobSummaries"]
     return str(jobs[0]["TrainingJobName"]) if jobs else None

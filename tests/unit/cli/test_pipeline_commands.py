@@ -37,6 +37,12 @@ def test_start_waits_and_its_exit_code_says_how_it_ended(checks: ApiWorld, sagel
     shown = sagelet("pipelines", "describe", "Checks").stdout
     assert "One or multiple steps failed" in shown
     assert "N is too large" in shown
+    assert [line.split("\t")[:2] for line in sagelet("pipelines", "steps", "Checks").stdout.splitlines()] == [
+        ["check", "Succeeded"],
+        ["large", "Failed"],
+    ]
+    steps = json.loads(sagelet("pipelines", "steps", "Checks", "--json").stdout)
+    assert [one["StepName"] for one in steps] == ["check", "large"]
     first = sagelet("pipelines", "describe", listed[1][0], "--json").stdout
     assert [one["StepName"] for one in json.loads(first)["PipelineExecutionSteps"]] == ["check"]
     assert sagelet("pipelines", "list").stdout.startswith("Checks\t")
@@ -71,6 +77,7 @@ def test_stop_and_retry(world: ApiWorld, sagelet: Sagelet) -> None:
         (("executions", "none"), "has no pipeline none"),
         (("start", "none"), "has no pipeline none"),
         (("describe", "Checks"), "never started"),
+        (("steps", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("describe", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("start", "Checks", "-p", "N"), "write NAME=VALUE"),
         (("start", "Checks", "-p", "M=1"), "has no parameter M"),

@@ -6,7 +6,7 @@ source is named are sagelet's.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from sagelet_api.protocol import page_tokens
@@ -18,10 +18,13 @@ from sagelet_api.protocol.aws_errors import (
 )
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
+from sagelet_api.services.sagemaker import pipeline_versions as versions
 from sagelet_api.services.sagemaker import pipeline_view
 from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, RoleCheck, any_role
 from sagelet_api.services.sagemaker.pipeline_shapes import check_shapes
 from sagelet_engine.base.errors import (
+    AliasNotFound,
+    AliasTaken,
     OrchestrationEnded,
     OrchestrationNotFound,
     PipelineInUse,
@@ -38,7 +41,7 @@ from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, PipelineK
 from sagelet_engine.pipelines.checking import check
 from sagelet_engine.pipelines.definition import InvalidDefinition, parse
 from sagelet_engine.pipelines.documents import DocumentTooLarge
-from sagelet_engine.pipelines.facet import CallbackNotFound
+from sagelet_engine.pipelines.facet import CallbackAnswered, CallbackNotFound
 
 T = TypeVar("T")
 _EXECUTION = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)/execution/([^/]+)")
@@ -62,10 +65,16 @@ class PipelineOperations:
         if definition is None:
             raise ValidationException("Give PipelineDefinition or PipelineDefinitionS3Location")
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        aliases = dict.fromkeys(versions.aliases(request.get("PipelineVersionAliases", [])), 1)
+        more = {**_changes(request), "token": request["ClientRequestToken"], "aliases": aliases}
         try:
             check_shapes(check(definition))
-            pipeline = self._pipelines.create(key, definition, request["RoleArn"], tags, _changes(request))
+            pipeline = self._pipelines.create(key, definition, request["RoleArn"], tags, more)
         except PipelineNameInUse as error:
+            before = self._get(key)
+            if before.key == key and before.token == more["token"]:
+                # AWS's SDKs repeat a call whose answer was lost.
+                return {"PipelineArn": key.arn}
             raise ValidationException(
                 "Pipeline names must be unique within an AWS account and region. "
                 f"Pipeline with name ({key.name}) already exists."
@@ -82,25 +91,32 @@ class PipelineOperations:
             changes["role"] = request["RoleArn"]
         self._get(key)
         definition = self._definition(context, request)
+        aliases = versions.aliases(request.get("PipelineVersionAliases", []))
+        if aliases and definition is None:
+            raise ValidationException(versions.ALIASES_OF_AN_OLD_VERSION)
         try:
             if definition is not None:
                 check_shapes(check(definition))
-            pipeline = self._pipelines.update(key, definition, changes)
+            pipeline = self._pipelines.update(key, definition, changes, aliases)
         except PipelineNotFound as error:
             raise _no_pipeline(key) from error
+        except AliasTaken as error:
+            raise versions.taken(error) from error
         except InvalidDefinition as error:
             raise _invalid(error) from error
         return {"PipelineArn": pipeline.key.arn, "PipelineVersionId": pipeline.version}
 
     def describe(self, context: Context, request: Request) -> Output:
         pipeline = self._get(_named(context, request["PipelineName"]))
-        return pipeline_view.describe(pipeline, self._version(pipeline, request))
+        return pipeline_view.describe(pipeline, *self._version(pipeline, request))
 
     def list(self, context: Context, request: Request) -> Output:
         rows = [
             one
             for one in self._pipelines.every(context.account, context.region)
-            if one.key.name.startswith(request.get("PipelineNamePrefix", ""))
+            # All pipelines are the customer's.
+            if request.get("ManagedBy") != "AWS"
+            and one.key.name.startswith(request.get("PipelineNamePrefix", ""))
             and _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
         ]
         by_name = request.get("SortBy", "CreationTime") == "Name"
@@ -119,25 +135,45 @@ class PipelineOperations:
 
     def list_versions(self, context: Context, request: Request) -> Output:
         pipeline = self._get(_named(context, request["PipelineName"]))
-        rows = self._pipelines.versions(pipeline.key)
-        if request.get("SortOrder", "Descending") == "Descending":
-            rows.reverse()
-        shown, token = _page({**request, "SortOrder": "Ascending"}, rows, lambda row: str(row[0]))
-        versions = [
-            {"PipelineArn": pipeline.key.arn, "PipelineVersionId": version, "CreationTime": created_ms / 1000}
+        rows = [
+            row
+            for row in self._pipelines.versions(pipeline.key)
+            if _is_between(request, "CreatedAfter", "CreatedBefore", row[1])
+        ]
+        shown, token = _page(request, rows, lambda row: str(row[0]))
+        last = {one.pipeline_version: one for one in self._pipelines.executions(pipeline.key)}
+        summaries = [
+            pipeline_view.version_summary(pipeline, version, created_ms, last.get(version))
             for version, created_ms in shown
         ]
-        return {"PipelineVersionSummaries": versions, **token}
+        return {"PipelineVersionSummaries": summaries, **token}
+
+    def update_version(self, context: Context, request: Request) -> Output:
+        pipeline = self._get(_named(context, request["PipelineArn"]))
+        version, _ = self._version(pipeline, request)
+        names = ("PipelineVersionDisplayName", "PipelineVersionDescription")
+        notes = {name: request[name] for name in names if name in request}
+        changes = request.get("PipelineVersionAliasOperations", {})
+        add = versions.aliases(changes.get("Add", []))
+        try:
+            self._pipelines.update_version(pipeline.key, version, notes, add, changes.get("Remove", []))
+        except AliasTaken as error:
+            raise versions.taken(error) from error
+        except AliasNotFound as error:
+            raise ResourceNotFound(f"Version {version} of {pipeline.key.arn} has no alias {error}.") from error
+        return {"PipelineArn": pipeline.key.arn, "PipelineVersionId": version}
 
     # --- executions -----------------------------------------------------------------------------------------------
 
     def start(self, context: Context, request: Request) -> Output:
         pipeline = self._get(_named(context, request["PipelineName"]))
-        self._check_role(context, request.get("RoleArn", pipeline.role))
-        definition = self._version(pipeline, request)
+        if "RoleArn" in request:
+            raise ValidationException(versions.NO_ROLE)
+        self._check_role(context, pipeline.role)
+        version, definition = self._version(pipeline, request)
         try:
             whole = self._with_selection(context, pipeline, definition, request)
-            execution = self._pipelines.start(pipeline, definition, whole)
+            execution = self._pipelines.start(pipeline, version, definition, whole)
         except InvalidDefinition as error:
             raise ValidationException(str(error)) from error
         except PipelineNotFound as error:
@@ -145,25 +181,34 @@ class PipelineOperations:
         return {"PipelineExecutionArn": execution.key.arn}
 
     def describe_execution(self, context: Context, request: Request) -> Output:
-        return pipeline_view.describe_execution(self._execution(context, request))
+        execution = self._execution(context, request)
+        aliases: list[str] = []
+        # `sagelet check --repair` may have forgotten the pipeline.
+        with suppress(PipelineNotFound):
+            aliases = self._pipelines.get(execution.pipeline_key).aliases_of(execution.pipeline_version)
+        return pipeline_view.describe_execution(execution, aliases)
 
     def list_executions(self, context: Context, request: Request) -> Output:
         pipeline = self._get(_named(context, request["PipelineName"]))
+        chosen = self._version(pipeline, request)[0] if "PipelineVersionAlias" in request else None
         rows = [
             one
             for one in self._pipelines.executions(pipeline.key)
-            if _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
+            if chosen in (None, one.pipeline_version)
+            and _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
         ]
         if request.get("SortBy", "CreationTime") == "PipelineExecutionArn":
             rows.sort(key=lambda one: one.key.arn)
         shown, token = _page(request, rows, lambda one: one.key.arn)
-        return {"PipelineExecutionSummaries": [pipeline_view.execution_summary(one) for one in shown], **token}
+        summaries = [pipeline_view.execution_summary(one, pipeline.aliases_of(one.pipeline_version)) for one in shown]
+        return {"PipelineExecutionSummaries": summaries, **token}
 
     def list_steps(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
-        rows = self._pipelines.steps(execution)
-        shown, token = _page(request, rows, lambda run: run.name)
-        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in shown], **token}
+        # A page decodes its own steps only: there may be thousands.
+        shown, token = _page(request, self._pipelines.step_order(execution), lambda row: row[1])
+        runs = self._pipelines.steps_at(execution, [ordinal for ordinal, _ in shown])
+        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in runs], **token}
 
     def list_parameters(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
@@ -200,7 +245,7 @@ class PipelineOperations:
         try:
             limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
             with _existing(execution.key.arn):
-                self._pipelines.retry(execution.key, limit)
+                self._pipelines.retry(execution.key, limit, request["ClientRequestToken"])
         except IllegalStatus as error:
             status = pipeline_view.STATUSES[self._execution(context, request).status]
             raise ConflictException(
@@ -217,11 +262,15 @@ class PipelineOperations:
         return self._answer(context, request, None, request.get("FailureReason", "The callback failed."))
 
     def _answer(self, context: Context, request: Request, outputs: Output | None, reason: str) -> Output:
-        token = request["CallbackToken"]
+        token, again = request["CallbackToken"], request.get("ClientRequestToken", "")
         try:
-            execution = self._pipelines.answer_callback(context.account, context.region, token, outputs, reason)
+            execution = self._pipelines.answer_callback(
+                context.account, context.region, token, outputs, reason, request_token=again
+            )
         except CallbackNotFound as error:
-            raise ResourceNotFound(f"No callback step waits with the token {token}.") from error
+            raise ResourceNotFound(f"No callback step has the token {token}.") from error
+        except CallbackAnswered as error:
+            raise ConflictException(f"The callback step with the token {token} does not wait any more.") from error
         return {"PipelineExecutionArn": execution.key.arn}
 
     # --- tags -------------------------------------------------------------------------------------------------------
@@ -253,6 +302,7 @@ class PipelineOperations:
             "ListPipelines": self.list,
             "DeletePipeline": self.delete,
             "ListPipelineVersions": self.list_versions,
+            "UpdatePipelineVersion": self.update_version,
             "StartPipelineExecution": self.start,
             "DescribePipelineExecution": self.describe_execution,
             "ListPipelineExecutions": self.list_executions,
@@ -277,6 +327,8 @@ class PipelineOperations:
         where = request.get("PipelineDefinitionS3Location")
         if where is None:
             return None
+        if "VersionId" in where:
+            raise ValidationException(versions.NO_OBJECT_VERSIONS)
         uri = S3Uri(where["Bucket"], where["ObjectKey"])
         try:
             return self._pipelines.read_definition(context.account, context.region, uri)
@@ -285,13 +337,16 @@ class PipelineOperations:
         except (ObjectDamaged, DocumentTooLarge) as error:
             raise ValidationException(f"The pipeline definition {uri} cannot be read: {error}") from error
 
-    def _version(self, pipeline: Pipeline, request: Request) -> str:
-        """Returns the definition that a request means. Raises ResourceNotFound."""
-        version = request.get("PipelineVersionId", pipeline.version)
+    def _version(self, pipeline: Pipeline, request: Request) -> tuple[int, str]:
+        """Returns the version that a request means, and its definition.
+
+        Raises ResourceNotFound, ValidationException.
+        """
+        version = versions.meant(pipeline, request)
         definition = self._pipelines.definition(pipeline.key, version)
         if definition is None:
             raise ResourceNotFound(f"Pipeline {pipeline.key.arn} has no version {version}.")
-        return definition
+        return version, definition
 
     def _with_selection(self, context: Context, pipeline: Pipeline, definition: str, request: Request) -> JsonObject:
         """Returns the request with the source of its SelectiveExecutionConfig. Raises ValidationException."""

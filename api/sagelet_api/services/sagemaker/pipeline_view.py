@@ -1,6 +1,6 @@
 """Pipelines, executions and steps as their Describe and List calls show them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
@@ -20,8 +20,8 @@ STATUSES: Mapping[OrchestrationStatus, str] = {
 _NOBODY: Output = {}
 
 
-def describe(pipeline: Pipeline, definition: str) -> Output:
-    """Returns the answer of DescribePipeline."""
+def describe(pipeline: Pipeline, version: int, definition: str) -> Output:
+    """Returns the answer of DescribePipeline for one version."""
     answer: Output = {
         **_common(pipeline),
         "PipelineDefinition": definition,
@@ -31,7 +31,7 @@ def describe(pipeline: Pipeline, definition: str) -> Output:
     }
     if pipeline.last_run_ms is not None:
         answer["LastRunTime"] = seconds(pipeline.last_run_ms)
-    return {**answer, **_parallel(pipeline.parallel)}
+    return {**answer, **_parallel(pipeline.parallel), **_version(pipeline, version)}
 
 
 def summary(pipeline: Pipeline) -> Output:
@@ -56,16 +56,32 @@ def _common(pipeline: Pipeline) -> Output:
     return answer
 
 
+def version_summary(pipeline: Pipeline, version: int, created_ms: int, last: PipelineExecution | None) -> Output:
+    """Returns one PipelineVersionSummary. `last`: the newest execution of the version."""
+    answer = {"PipelineArn": pipeline.key.arn, "PipelineVersionId": version, "CreationTime": seconds(created_ms)}
+    if last is not None:
+        answer["LastExecutionPipelineExecutionArn"] = last.key.arn
+    return {**answer, **_version(pipeline, version)}
+
+
+def _version(pipeline: Pipeline, version: int) -> Output:
+    aliases = pipeline.aliases_of(version)
+    return {
+        **pipeline.version_notes.get(str(version), {}),
+        **({"PipelineVersionAliases": aliases} if aliases else {}),
+    }
+
+
 def _parallel(limit: int | None) -> Output:
     return {} if limit is None else {"ParallelismConfiguration": {"MaxParallelExecutionSteps": limit}}
 
 
-def describe_execution(execution: PipelineExecution) -> Output:
-    """Returns the answer of DescribePipelineExecution."""
+def describe_execution(execution: PipelineExecution, aliases: Sequence[str]) -> Output:
+    """Returns the answer of DescribePipelineExecution. `aliases`: those that its version has now."""
     request = execution.request
     answer: Output = {
         "PipelineArn": execution.pipeline_key.arn,
-        **_execution(execution),
+        **_execution(execution, aliases),
         "CreationTime": seconds(execution.created_ms),
         "LastModifiedTime": seconds(execution.modified_ms),
         "CreatedBy": _NOBODY,
@@ -76,18 +92,20 @@ def describe_execution(execution: PipelineExecution) -> Output:
         answer["FailureReason"] = execution.failure_reason
     if "SelectiveExecutionConfig" in request:
         answer["SelectiveExecutionConfig"] = request["SelectiveExecutionConfig"]
+    if execution.pipeline_version is not None:
+        answer["PipelineVersionId"] = execution.pipeline_version
     return answer
 
 
-def execution_summary(execution: PipelineExecution) -> Output:
+def execution_summary(execution: PipelineExecution, aliases: Sequence[str]) -> Output:
     """Returns one PipelineExecutionSummary."""
-    answer = {**_execution(execution), "StartTime": seconds(execution.created_ms)}
+    answer = {**_execution(execution, aliases), "StartTime": seconds(execution.created_ms)}
     if execution.failure_reason is not None:
         answer["PipelineExecutionFailureReason"] = execution.failure_reason
     return answer
 
 
-def _execution(execution: PipelineExecution) -> Output:
+def _execution(execution: PipelineExecution, aliases: Sequence[str]) -> Output:
     answer: Output = {
         "PipelineExecutionArn": execution.key.arn,
         "PipelineExecutionStatus": STATUSES[execution.status],
@@ -95,7 +113,7 @@ def _execution(execution: PipelineExecution) -> Output:
     for name in ("PipelineExecutionDisplayName", "PipelineExecutionDescription"):
         if name in execution.request:
             answer[name] = execution.request[name]
-    return answer
+    return {**answer, "PipelineVersionAliases": [*aliases]} if aliases else answer
 
 
 def step(execution: PipelineExecution, run: StepRun) -> Output:

@@ -3,9 +3,15 @@
 from pathlib import Path
 
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.report import Aside, Report
 from sagelet_engine.store.jobs import Store
+
+_NAMES = {
+    OrchestrationKind.TUNING.value: "tuning job",
+    OrchestrationKind.PIPELINE_EXECUTION.value: "execution of a pipeline",
+}
 
 
 def check_jobs(data: Path, report: Report, aside: Aside) -> None:
@@ -28,14 +34,26 @@ def set_all_aside(data: Path, report: Report, aside: Aside) -> None:
 
 def _check_records(store: Store, report: Report, aside: Aside) -> None:
     broken, orchestrations = store.broken_records(), store.orchestrations.broken_records()
-    kept = aside.leave_copy(contents.JOBS_DATABASE) if (broken or orchestrations) and report.repair else ""
-    for record_id, why in orchestrations:
+    pipelines = store.pipelines.broken_records()
+    kept = ""
+    if report.repair and (broken or orchestrations or pipelines):
+        kept = aside.leave_copy(contents.JOBS_DATABASE)
+    for kind, record_id, why in orchestrations:
         if report.repair:
             store.orchestrations.drop_record(record_id)
+        what = _NAMES.get(kind, kind)
         report.add(
-            "job", f"the record of tuning job {record_id} cannot be read: {why}",
-            "`sagelet check --repair` forgets the tuning job; its training jobs stay",
-            mended=kept and f"the tuning job is forgotten; the database {kept}",
+            "job", f"the record of {what} {record_id} cannot be read: {why}",
+            f"`sagelet check --repair` forgets the {what}; its jobs stay",
+            mended=kept and f"the {what} is forgotten; the database {kept}",
+        )  # fmt: skip
+    for arn, why in pipelines:
+        if report.repair:
+            store.pipelines.drop_record(arn)
+        report.add(
+            "job", f"the record of {arn} cannot be read: {why}",
+            "`sagelet check --repair` forgets the pipeline; its executions stay",
+            mended=kept and f"the pipeline is forgotten; the database {kept}",
         )  # fmt: skip
     for job_id, why in broken:
         if report.repair:
