@@ -47,7 +47,7 @@ tuner = HyperparameterTuner(
     strategy_config=hyperband if strategy == "Hyperband" else None,
     random_seed=1,
     max_jobs=max_jobs,
-    max_parallel_jobs=2,
+    max_parallel_jobs=min(2, max_jobs),
     base_tuning_job_name="tune-gpt2",
 )
 tuner.fit(wait=False)

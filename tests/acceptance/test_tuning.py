@@ -1,6 +1,8 @@
 """The HyperparameterTuner of SDK v2 and v3, unchanged: in simulated time, and with training jobs that are processes."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from click.testing import CliRunner
 
 from sagelet.testing import FastForward, Job
 from sagelet_api.cli.main import main
-from support.clients import ENVIRONMENT_V3, Clients
+from support.clients import ENVIRONMENT, ENVIRONMENT_V3, ROOT, Clients, RunClients
 from support.jobs import Jobs
 from support.server import SageletProcess
 
@@ -111,6 +113,64 @@ def test_the_tuner_of_sdk_v3_trains_for_real(server: SageletProcess, jobs: Jobs,
     child = jobs.describe(answer["best"])
     assert child["TuningJobArn"].endswith(f"/{answer['name']}")
     assert "sm_drivers" in {channel["ChannelName"] for channel in child["InputDataConfig"]}
+
+
+def repeated(jobs: Jobs, name: str) -> dict[str, Any]:
+    """Runs a training job again by CreateTrainingJob with the same members, and returns how it ended."""
+    sagemaker = jobs.server.client("sagemaker")
+    members = sagemaker.meta.service_model.operation_model("CreateTrainingJob").input_shape.members
+    same = {member: value for member, value in jobs.describe(name).items() if member in members}
+    alone = f"alone-{name}"
+    sagemaker.create_training_job(**{**same, "TrainingJobName": alone})
+    return jobs.ended(alone)
+
+
+def objective(job: dict[str, Any]) -> float:
+    (value,) = (one["Value"] for one in job["FinalMetricDataList"] if one["MetricName"] == "eval_loss")
+    return float(value)
+
+
+@pytest.mark.parametrize(
+    ("server", "strategy", "left_out"),
+    [
+        pytest.param("process", "Bayesian", "hyperband", marks=pytest.mark.xla),
+        pytest.param("docker", "Hyperband", "bayesian", marks=pytest.mark.docker),
+    ],
+    indirect=["server"],
+)
+def test_the_notebook(server: SageletProcess, jobs: Jobs, tmp_path: Path, strategy: str, left_out: str) -> None:
+    """Six training jobs of a compiled Trainer script, two at a time; what they find is what each finds alone."""
+    shutil.copytree(ROOT / "examples" / "tuning", tmp_path / "tuning")
+    others = {"MPLBACKEND": "Agg", "SAGEMAKER_SUPPRESS_V2_WARNING": "1"}
+    clients = RunClients(server, tmp_path / "tuning", ENVIRONMENT, others)
+    printed = clients.run("python", str(HERE / "clients" / "cells.py"), "tuning.ipynb", left_out, seconds=1200)
+    found = re.search(rf"^{strategy}: (\S+) s3://\S+/(\S+)/output/model\.tar\.gz$", printed, re.MULTILINE)
+    assert found is not None, printed
+    assert found[1] == found[2]
+    name = found[1].rpartition("-")[0].rpartition("-")[0]
+    sagemaker = server.client("sagemaker")
+    asked = {"HyperParameterTuningJobName": name}
+    shown = sagemaker.describe_hyper_parameter_tuning_job(**asked)
+    assert shown["HyperParameterTuningJobStatus"] == "Completed"
+    assert shown["HyperParameterTuningJobConfig"]["Strategy"] == strategy
+    order = {"SortBy": "FinalObjectiveMetricValue", "MaxResults": 100}
+    listed = sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(**asked, **order)["TrainingJobSummaries"]
+    assert len(listed) == 6
+    assert shown["BestTrainingJob"]["TrainingJobName"] == listed[0]["TrainingJobName"] == found[1]
+    statuses = {one["TrainingJobStatus"] for one in listed}
+    assert statuses <= ({"Completed"} if strategy == "Bayesian" else {"Completed", "Stopped"})
+    for one in listed:
+        at_once = [other for other in listed if other["CreationTime"] <= one["CreationTime"] < other["TrainingEndTime"]]
+        assert len(at_once) <= 2
+    best = next(one for one in listed if one["TrainingJobStatus"] == "Completed")
+    assert jobs.server.report(best["TrainingJobName"])["compiled"]
+    alone = repeated(jobs, best["TrainingJobName"])
+    assert alone["TrainingJobStatus"] == "Completed"
+    assert objective(alone) == best["FinalHyperParameterTuningJobObjectiveMetric"]["Value"]
+    values = best["TunedHyperParameters"]
+    assert {key: alone["HyperParameters"][key].strip('"') for key in values} == {
+        key: value.strip('"') for key, value in values.items()
+    }
 
 
 #: Needs 1 MiB a row, and may have 250 MiB.

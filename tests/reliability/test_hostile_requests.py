@@ -20,6 +20,7 @@ from sagelet_api.protocol.validation import rule_book
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, ApiWorld
 from support.hostile_bodies import TEXTS, Bodies
+from support.tuning import definition, tuning_request
 from support.world import IMAGE, request
 
 COUNT = int(os.environ.get("SAGELET_TEST_HOSTILE", "150"))
@@ -31,6 +32,10 @@ TRAINING = (
     "CreateTrainingJob", "DescribeTrainingJob", "ListTrainingJobs", "StopTrainingJob", "UpdateTrainingJob", "Search",
     "DeleteTrainingJob", "ListTrainingJobsForHyperParameterTuningJob", "GetSearchSuggestions", "ListTags", "AddTags",
     "DeleteTags",
+)  # fmt: skip
+TUNING = (
+    "CreateHyperParameterTuningJob", "DescribeHyperParameterTuningJob", "ListHyperParameterTuningJobs",
+    "StopHyperParameterTuningJob", "DeleteHyperParameterTuningJob",
 )  # fmt: skip
 LOGS = (
     "DescribeLogStreams", "GetLogEvents", "FilterLogEvents", "DeleteLogStream", "DescribeLogGroups",
@@ -51,6 +56,8 @@ KNOWN: dict[str, Any] = {
     "retentionInDays": 7,
     "TrialComponentName": "a-job-aws-training-job",
     "S3Uri": "s3://in/data",
+    **{name: value for name, value in tuning_request("tune").items() if name.startswith("Hyper")},
+    "TrainingJobDefinition": definition(),
 }
 
 
@@ -77,7 +84,7 @@ def is_typed(status: int, body: bytes) -> bool:
     return 400 <= status < 500 and bool(answer["__type"]) and isinstance(said, str)
 
 
-OWN = [*(("sagemaker", one) for one in TRAINING), *(("logs", one) for one in LOGS)]
+OWN = [*(("sagemaker", one) for one in (*TRAINING, *TUNING)), *(("logs", one) for one in LOGS)]
 
 
 @pytest.mark.parametrize(("service", "operation"), OWN)

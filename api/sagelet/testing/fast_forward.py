@@ -140,12 +140,15 @@ class FastForward:
 
     def stop(self) -> None:
         """Ends the server and its jobs. May be called twice."""
-        server, self._server = self._server, None
-        if server is None:
+        if self._server is None:
             return
         self._pacemaker.close()
-        for job in server.stop():
-            self._runtime.reap(job.launch_id)
+        try:
+            # Until this returns, jobs may begin, and look for their functions.
+            for job in self._server.stop():
+                self._runtime.reap(job.launch_id)
+        finally:
+            self._server = None
         if self._given is None:
             shutil.rmtree(self.directory, ignore_errors=True)
 

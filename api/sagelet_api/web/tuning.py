@@ -36,6 +36,7 @@ ENDINGS = {
     "max-runtime": "MaxRuntimeInSeconds is over",
     "converged": "the search has converged",
     "hopeless": "the first training jobs had no objective",
+    "broken": "the search cannot go on",
 }
 
 

@@ -28,6 +28,8 @@ class Ending(str, Enum):
     MAX_RUNTIME = "max-runtime"
     #: Its first trials all failed, or had no objective.
     HOPELESS = "hopeless"
+    #: The search cannot go on: its strategy is not installed, or has an error.
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationStatus, enter
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Counters, Definition, Ending, Trial, TrialState, TuningJob, trial_of
-from sagelet_engine.tuning.strategies import early_stopping, strategy
+from sagelet_engine.tuning.strategies import StrategyUnavailable, early_stopping, strategy
 from sagelet_engine.tuning.strategies.space import space_of
 from sagelet_engine.tuning.strategies.strategy import Course, Curve, EarlyStopping, PastTrial, Settings
 from sagelet_engine.tuning.warm_start import past_trials
@@ -19,6 +19,9 @@ HOPELESS_TRIALS = 5
 INSIGNIFICANT = 0.01
 #: The least number of trials in a row without an improvement that is a convergence.
 CONVERGED_AFTER = 10
+#: The most trials that one decision makes; the next look makes more. Otherwise thousands of proposals would hold up all
+#: other orchestrations.
+AT_ONCE = 20
 DELETED = "The training job was deleted before its tuning job knew how it ended"
 
 
@@ -89,6 +92,12 @@ def decide(
     if now != job:
         now = replace(now, modified_ms=max(now.modified_ms, now_ms))
     return Decision(now, changed, tuple(given_up))
+
+
+def broken(job: TuningJob, error: Exception) -> TuningJob:
+    """Returns a job for which no decision can be made, with the reason. It stops its trials, and is then Failed."""
+    reason = str(error) if isinstance(error, StrategyUnavailable) else aws_texts.INTERNAL_ERROR
+    return replace(job, ending=Ending.BROKEN, failure_reason=reason)
 
 
 def winds_down(job: TuningJob) -> bool:
@@ -202,7 +211,7 @@ def _ending(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> Ending | No
 def _new_trials(job: TuningJob, trials: Sequence[Trial]) -> list[Trial]:
     """Returns the trials that there is room for. Definitions take turns, those with points left."""
     spec = job.spec
-    room = spec.max_parallel - sum(not one.ended for one in trials)
+    room = min(AT_ONCE, spec.max_parallel - sum(not one.ended for one in trials))
     if spec.max_trials is not None:
         room = min(room, spec.max_trials - len(trials))
     every = list(trials)
@@ -240,6 +249,8 @@ def _settings(job: TuningJob, definition: Definition) -> Settings:
 def _ended(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> TuningJob:
     if job.status is OrchestrationStatus.STOPPING:
         return enter(job, OrchestrationStatus.STOPPED, now_ms)
+    if job.ending is Ending.BROKEN:
+        return enter(job, OrchestrationStatus.FAILED, now_ms)
     reason = _failure(trials) if job.ending in (Ending.DONE, Ending.HOPELESS) else None
     if reason is None:
         return enter(job, OrchestrationStatus.COMPLETED, now_ms)

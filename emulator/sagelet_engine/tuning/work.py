@@ -1,5 +1,6 @@
 """The work of tuning jobs: what the orchestrator does for each of them."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -17,7 +18,10 @@ from sagelet_engine.store.orchestration_codecs import TUNING
 from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.tuning.children import child_request
 from sagelet_engine.tuning.curves import Curves
-from sagelet_engine.tuning.decision import decide, seen, watches, winds_down
+from sagelet_engine.tuning.decision import Decision, broken, decide, seen, watches, winds_down
+from sagelet_engine.tuning.strategies.strategy import Curve
+
+log = logging.getLogger(__name__)
 
 
 class CreateJob(Protocol):
@@ -49,7 +53,7 @@ class TuningWork:
         jobs = {job_id: as_training(job) for job_id, job in found.items()}
         trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
         curves = self._curves.of(record, trials) if watches(record) else None
-        decision = decide(record, before, trials, self._clock.now_ms(), curves)
+        decision = self._decide(record, before, trials, curves)
         if decision.changed or decision.removed or decision.job != record:
             failpoint(Failpoint.BEFORE_DECISION)
             record = self._kept.update(decision.job, decision.changed, decision.removed)
@@ -62,6 +66,17 @@ class TuningWork:
         written = {one.ordinal: one for one in (*trials, *decision.changed) if one.ordinal not in gone}
         self._make_so(record, [*written.values()], jobs)
         return record.deadline_ms if record.ending is None else None
+
+    def _decide(
+        self, record: TuningJob, before: Sequence[Trial], trials: Sequence[Trial], curves: Mapping[int, Curve] | None
+    ) -> Decision:
+        """Decides. A decision is a pure function, so an error would come back at each look: then the job fails."""
+        now_ms = self._clock.now_ms()
+        try:
+            return decide(record, before, trials, now_ms, curves)
+        except Exception as error:
+            log.exception("%s: internal error", record.key.name)
+            return decide(broken(record, error), before, trials, now_ms)
 
     def _trials(self, record: TuningJob) -> list[Trial]:
         """Returns the trials as they are written. Every write of them is one of the record, so they are read once for

@@ -520,6 +520,22 @@ EMPTY = {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Pr
             {"ParameterRanges": {"IntegerParameterRanges": [{"Name": "n", "MinValue": "x", "MaxValue": "2"}]}},
             "MinValue 'x' of the integer parameter n is not an integer",
         ),
+        (
+            {"ParameterRanges": {"IntegerParameterRanges": [{"Name": "n", "MinValue": "1_0", "MaxValue": "20"}]}},
+            "MinValue '1_0' of the integer parameter n is not an integer",
+        ),
+        (
+            {
+                "ParameterRanges": {
+                    "CategoricalParameterRanges": [{"Name": "_tuning_objective_metric", "Values": ["x"]}]
+                }
+            },
+            "_tuning_objective_metric has the name of the objective metric",
+        ),
+        (
+            {"job": definition(StaticHyperParameters={f"s{n}": "1" for n in range(99)})},
+            "101 hyperparameters; CreateTrainingJob takes up to 100",
+        ),
         ({"Strategy": "Grid"}, "Grid search takes categorical parameters only"),
         ({"Strategy": "Grid", "ParameterRanges": GRID}, "must be the number of combinations of the grid, 4"),
         ({"job": definition(InputDataConfig=[EMPTY])}, 'No S3 objects found under S3 URL "s3://b/none"'),

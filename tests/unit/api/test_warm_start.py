@@ -217,3 +217,7 @@ def test_a_parent_must_have_ended(world: ApiWorld) -> None:
     assert (code, "One is in status InProgress" in text) == ("ValidationException", True)
     code, text = refused(world.sagemaker.create_hyper_parameter_tuning_job, **child(IDENTICAL, "nowhere"))
     assert (code, text) == ("ValidationException", aws_texts.no_tuning_job("nowhere"))
+    nameless = child(IDENTICAL, "One")
+    nameless["WarmStartConfig"]["ParentHyperParameterTuningJobs"] = [{}]
+    code, text = refused(world.sagemaker.create_hyper_parameter_tuning_job, **nameless)
+    assert (code, "needs HyperParameterTuningJobName" in text) == ("ValidationException", True)

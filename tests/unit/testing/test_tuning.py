@@ -8,6 +8,8 @@ import pytest
 
 from sagelet.testing import FastForward, Job
 from sagelet.testing.fast_forward import NotInTime
+from sagelet_api.serve import Sagelet
+from sagelet_engine.base.errors import SageletError
 from support.tuning import definition, tuning_request
 
 HOUR = 3600
@@ -83,6 +85,22 @@ def test_spot_training_jobs_are_interrupted_and_go_on(server: FastForward) -> No
         assert "Interrupted" in [step["Status"] for step in job["SecondaryStatusTransitions"]]
         assert job["BillableTimeInSeconds"] < job["TrainingTimeInSeconds"]
         assert job["CheckpointConfig"]["S3Uri"] == f"s3://tuned/checkpoints/{one['TrainingJobName']}"
+
+
+def test_it_is_the_running_server_until_it_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training job that begins meanwhile finds its function. Otherwise it would be Failed in a kept directory."""
+    stop, found = Sagelet.stop, []
+
+    def stopping(one: Sagelet) -> Any:
+        found.append(own.endpoint)
+        return stop(one)
+
+    monkeypatch.setattr(Sagelet, "stop", stopping)
+    with FastForward() as own:
+        endpoint = own.endpoint
+    assert found == [endpoint]
+    with pytest.raises(SageletError, match="not running"):
+        _ = own.endpoint
 
 
 def test_waiting_for_what_does_not_come(server: FastForward) -> None:

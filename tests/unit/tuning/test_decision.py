@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus, enter
 from sagelet_engine.model.tuning import Ending, Trial, TrialState, TuningJob
-from sagelet_engine.tuning.decision import DELETED, Decision, decide, seen, watches, winds_down
+from sagelet_engine.tuning.decision import AT_ONCE, DELETED, Decision, decide, seen, watches, winds_down
 from sagelet_engine.tuning.strategies.strategy import Curve
 from support.tuning import RANGES, tuning_request
 
@@ -113,6 +113,15 @@ def test_a_target_ends_the_job_and_stops_the_others(kind: str, value: float, rea
         run.end(None, status=JobStatus.STOPPED)
         assert run.job.status is OrchestrationStatus.COMPLETED
         assert run.job.counters.stopped == 1
+
+
+def test_many_at_a_time_are_made_in_several_decisions() -> None:
+    """A decision that makes a thousand trials would hold up all other tuning jobs and pipelines."""
+    limits = {"MaxNumberOfTrainingJobs": 10**6, "MaxParallelTrainingJobs": 10**6}
+    run = Run(tuning(ResourceLimits=limits))
+    for decisions in range(1, 4):
+        assert len(run.decide().changed) == AT_ONCE
+        assert [one.ordinal for one in run.trials] == list(range(1, AT_ONCE * decisions + 1))
 
 
 def test_it_ends_when_the_best_does_not_improve() -> None:

@@ -22,8 +22,10 @@ POSITIONS = st.floats(0, 1)
 @st.composite
 def integers(draw: st.DrawFn) -> dict[str, Any]:
     scaling = draw(st.sampled_from([None, "Auto", "Linear", "Logarithmic"]))
-    low = draw(st.integers(1 if scaling == "Logarithmic" else -(10**6), 10**6))
-    high = draw(st.integers(low, 2 * 10**6))
+    # Beyond 2**53 a float no longer tells two integers apart. The longest text that the service model takes has 256.
+    most = draw(st.sampled_from([10**6, 2**62, 10**255]))
+    low = draw(st.integers(1 if scaling == "Logarithmic" else -most, most))
+    high = draw(st.one_of(st.integers(low, 2 * most), st.integers(low, low + 3)))
     return {"MinValue": str(low), "MaxValue": str(high), **({"ScalingType": scaling} if scaling else {})}
 
 
@@ -153,6 +155,16 @@ def test_integers_have_equal_shares_of_a_linear_scale() -> None:
     assert {value: drawn.count(value) for value in "1234"} == dict.fromkeys("1234", 250)
 
 
+@pytest.mark.parametrize("scaling", ["Auto", "Linear", "Logarithmic"])
+@pytest.mark.parametrize("low", [1, 2**53 + 1, 2**60, 10**255])
+def test_each_of_a_few_integers_is_found_however_great_they_are(low: int, scaling: str) -> None:
+    for count in (1, 3):
+        (parameter,) = space_of(one_range("Integer", str(low), str(low + count - 1), scaling)).parameters
+        drawn = [parameter.value(n / 20) for n in range(21)]
+        assert set(drawn) == {str(low + n) for n in range(count)}
+        assert all(parameter.value(parameter.position(value)) == value for value in drawn)
+
+
 def one_range(kind: str, low: str, high: str, scaling: str = "Auto") -> dict[str, Any]:
     return {f"{kind}ParameterRanges": [{"Name": "p", "MinValue": low, "MaxValue": high, "ScalingType": scaling}]}
 
@@ -163,6 +175,11 @@ def one_range(kind: str, low: str, high: str, scaling: str = "Auto") -> dict[str
         (one_range("Integer", "1.5", "3"), "MinValue '1.5' of the integer parameter p is not an integer"),
         (one_range("Continuous", "low", "3"), "MinValue 'low' of the continuous parameter p is not a number"),
         (one_range("Continuous", "0", "inf"), "MaxValue 'inf' of the continuous parameter p is not a number"),
+        (one_range("Integer", "1_000", "3"), "MinValue '1_000' of the integer parameter p is not an integer"),
+        (one_range("Integer", "1", "\u0665"), "of the integer parameter p is not an integer"),
+        (one_range("Continuous", "1_0.0", "30"), "MinValue '1_0.0' of the continuous parameter p is not a number"),
+        (one_range("Continuous", "1", "1e400"), "MaxValue '1e400' of the continuous parameter p is not a number"),
+        (one_range("Continuous", "-1e308", "1e308"), "The range of p is too wide"),
         (one_range("Integer", "3", "1"), "MinValue 3 of p is greater than its MaxValue 1"),
         (one_range("Continuous", "0", "1", "Logarithmic"), "needs values greater than 0"),
         (one_range("Continuous", "0", "1", "ReverseLogarithmic"), "needs 0 <= values < 1.0"),
@@ -266,6 +283,18 @@ def test_bayesian_search_learns_which_category_and_which_number_are_good() -> No
     found = learned(request_ranges, lambda one: abs(int(one["n"]) - 40) / 64 + (one["k"] != "c"), 40)
     assert sum(loss >= 1 for loss in found[-12:]) <= 6
     assert min(found) < 0.05
+
+
+@pytest.mark.parametrize(("most", "random"), [(6, 2), (7, 3), (30, 6), (None, 6)])
+def test_the_first_third_of_a_bayesian_search_is_random(most: int | None, random: int) -> None:
+    """Six at most. Otherwise a tuning job with six training jobs would learn nothing."""
+    space = space_of(one_range("Continuous", "0", "1"))
+    asked = Settings(maximize=False, config={}, max_trials=most)
+    trials: list[PastTrial] = []
+    while len(trials) <= random:
+        found = [strategy(name).propose(space, asked, 3, trials, 1) for name in ("Bayesian", "Random")]
+        assert (found[0] == found[1]) is (len(trials) < random)
+        trials.append(PastTrial(found[0][0], ended=True, objective=len(trials)))
 
 
 def test_bayesian_search_has_no_point_twice_while_there_are_others() -> None:

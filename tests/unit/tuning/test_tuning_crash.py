@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.failpoints import Failpoint, listen
-from sagelet_engine.model.job import JobKey
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import JobKey, JobStatus
 from sagelet_engine.model.listing import JobQuery
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus
 from sagelet_engine.model.tuning import TuningJob
+from sagelet_engine.tuning import decision
+from sagelet_engine.tuning.strategies import StrategyUnavailable
+from sagelet_engine.tuning.strategies.strategy import Strategy
 from support.tuning import tuning_request
 from support.world import World, until
 
@@ -145,6 +149,34 @@ def test_a_stop_before_any_training_job_exists_makes_none(world: World) -> None:
     restart(world)
     until(lambda: tuning(world).terminal)
     check(world, OrchestrationStatus.STOPPED, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (StrategyUnavailable("Bayesian needs the package optuna"), "Bayesian needs the package optuna"),
+        (ZeroDivisionError("float division by zero"), aws_texts.INTERNAL_ERROR),
+    ],
+)
+def test_a_search_that_cannot_go_on_fails_and_stops_what_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    begin(world)
+    until(lambda: [job.launched for _, job in world.engine.tuning.trials(tuning(world)) if job] == [True, True])
+
+    def fails(_name: str) -> Strategy:
+        raise error
+
+    monkeypatch.setattr(decision, "strategy", fails)
+    host = next(iter(world.runtime.hosts.values()))
+    host.say("loss=0.5")
+    host.end(0)
+    until(lambda: [job.status for _, job in world.engine.tuning.trials(tuning(world)) if job] == [JobStatus.STOPPING])
+    train(world)
+    until(lambda: tuning(world).terminal)
+    check(world, OrchestrationStatus.FAILED, 2)
+    assert tuning(world).failure_reason == reason
+    assert (tuning(world).counters.completed, tuning(world).counters.stopped) == (1, 1)
 
 
 def test_a_training_job_that_a_user_stops_is_a_stopped_trial(world: World) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from sagelet_api.protocol.aws_errors import ValidationException
 from sagelet_api.protocol.members import Request
 from sagelet_engine.model import aws_texts
-from sagelet_engine.model.tuning import Definition, TuningSpec
+from sagelet_engine.model.tuning import OBJECTIVE_PARAMETER, Definition, TuningSpec
 from sagelet_engine.tuning import autotune
 from sagelet_engine.tuning.children import request_of
 from sagelet_engine.tuning.strategies import HYPERBAND, StrategyUnavailable, grid, hyperband, strategy
@@ -17,6 +17,8 @@ from sagelet_engine.tuning.strategies.space import InvalidRange, Space, space_of
 
 #: Limits of AWS's page "Parallel limits and quotas" that do not depend on an account.
 MAX_DEFINITIONS, MAX_TUNED = 10, 30
+#: Of botocore's shape HyperParameters, which a training job has.
+MAX_HYPERPARAMETERS = 100
 #: Members of the configuration, and what each definition has instead if there are several.
 _PER_DEFINITION = {"HyperParameterTuningJobObjective": "TuningObjective", "ParameterRanges": "HyperParameterRanges"}
 #: Length of a training job's name that the longest tuning job's name makes.
@@ -145,7 +147,17 @@ def _space(one: Definition) -> Space:
         )
     if len(names) > MAX_TUNED:
         raise ValidationException(f"A training job definition can tune up to {MAX_TUNED} hyperparameters")
-    if both := sorted(names & one.request.get("StaticHyperParameters", {}).keys()):
+    if OBJECTIVE_PARAMETER in names:
+        raise ValidationException(
+            f"The hyperparameter {OBJECTIVE_PARAMETER} has the name of the objective metric; name it otherwise"
+        )
+    static = one.request.get("StaticHyperParameters", {}).keys() - {OBJECTIVE_PARAMETER}
+    if len(names) + len(static) > MAX_HYPERPARAMETERS:
+        raise ValidationException(
+            f"Each training job would have {len(names) + len(static)} hyperparameters; CreateTrainingJob takes up to "
+            f"{MAX_HYPERPARAMETERS}"
+        )
+    if both := sorted(names & static):
         raise ValidationException(f"The hyperparameter {both[0]} is static and has a range; remove one of them")
     return space
 

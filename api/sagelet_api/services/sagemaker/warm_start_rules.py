@@ -43,7 +43,7 @@ def warm_start(request: Request, parent: Callable[[str], ParentJob]) -> WarmStar
     config = request.get("WarmStartConfig")
     if config is None:
         return None
-    names = [one["HyperParameterTuningJobName"] for one in config["ParentHyperParameterTuningJobs"]]
+    names = [one.get("HyperParameterTuningJobName", "") for one in config["ParentHyperParameterTuningJobs"]]
     for problem in _name_problems(names, request):
         raise ValidationException(problem)
     parents = [_ended(name, parent) for name in names]
@@ -55,6 +55,8 @@ def warm_start(request: Request, parent: Callable[[str], ParentJob]) -> WarmStar
 
 
 def _name_problems(names: list[str], request: Request) -> Iterator[str]:
+    if "" in names:
+        yield "Each of ParentHyperParameterTuningJobs needs HyperParameterTuningJobName"
     if len({name.lower() for name in names}) < len(names):
         yield "ParentHyperParameterTuningJobs names a tuning job twice; name each parent once"
     if request["HyperParameterTuningJobConfig"]["Strategy"] == "Grid":

@@ -19,8 +19,8 @@ from sagelet_engine.tuning.strategies.random_search import RandomSearch
 from sagelet_engine.tuning.strategies.space import Categorical, InvalidRange, Parameter, Space
 from sagelet_engine.tuning.strategies.strategy import PastTrial, Settings, Values
 
-#: So many trials are random, before there is anything to learn from.
-RANDOM_TRIALS = 6
+#: So many trials are random, before there is anything to learn from: a share of MaxNumberOfTrainingJobs, six at most.
+RANDOM_SHARE, RANDOM_TRIALS = 1 / 3, 6
 #: Tries for values that no trial has had. A small space may have none.
 TRIES = 8
 
@@ -45,7 +45,7 @@ class BayesianSearch:
         return [dict(one.values) for one in known[len(trials) :]]
 
     def _next(self, space: Space, settings: Settings, seed: int, trials: Sequence[PastTrial]) -> Values:
-        if sum(one.objective is not None for one in trials) < RANDOM_TRIALS or not space.parameters:
+        if sum(one.objective is not None for one in trials) < _random_trials(settings) or not space.parameters:
             return RandomSearch().propose(space, settings, seed, trials, 1)[0]
         study = optuna.create_study(direction="maximize" if settings.maximize else "minimize")
         study.add_trials([one for trial in trials if (one := _known(space, trial)) is not None])
@@ -57,6 +57,11 @@ class BayesianSearch:
             if tuple(values.items()) not in tried:
                 break
         return values
+
+
+def _random_trials(settings: Settings) -> int:
+    most = RANDOM_TRIALS if settings.max_trials is None else math.ceil(settings.max_trials * RANDOM_SHARE)
+    return min(RANDOM_TRIALS, most)
 
 
 def _good(trials: int) -> int:

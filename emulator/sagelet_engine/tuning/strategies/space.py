@@ -4,6 +4,7 @@ Each parameter maps a position in the unit interval to a value and back. So a st
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +15,11 @@ from sagelet_engine.base.errors import SageletError
 #: A range whose ends differ by this factor or more is searched on a logarithmic scale if its ScalingType is Auto. AWS
 #: says only that it "chooses the best scale".
 AUTO_LOGARITHMIC_FROM = 100.0
+#: Integers whose ends differ by less than this share are searched on a linear scale. There the scales are the same, and
+#: floating-point logarithms would not tell the integers apart.
+NARROW = 1e-6
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class InvalidRange(SageletError):
@@ -59,7 +65,7 @@ class Continuous:
         return repr(min(self.high, max(self.low, number)))
 
     def position(self, value: str) -> float:
-        number = _within(self, value)
+        number = _within(self, float(value), value)
         start, end = _scaled(self.scaling, self.low), _scaled(self.scaling, self.high)
         return 0.0 if start == end else (_scaled(self.scaling, number) - start) / (end - start)
 
@@ -74,13 +80,22 @@ class Integer:
     scaling: Scaling
 
     def value(self, position: float) -> str:
+        if self.scaling is Scaling.LINEAR:
+            return str(self.low + min(self._count - 1, int(position * self._count)))
         start, end = self._ends()
         number = round(_unscaled(self.scaling, start + (end - start) * position))
         return str(min(self.high, max(self.low, number)))
 
     def position(self, value: str) -> float:
+        number = _within(self, int(value) if _WHOLE.fullmatch(value) else float(value), value)
+        if self.scaling is Scaling.LINEAR:
+            return (2 * (number - self.low) + 1) / (2 * self._count)
         start, end = self._ends()
-        return (_scaled(self.scaling, _within(self, value)) - start) / (end - start)
+        return (_scaled(self.scaling, number) - start) / (end - start)
+
+    @property
+    def _count(self) -> int:
+        return self.high - self.low + 1
 
     def _ends(self) -> tuple[float, float]:
         """Half a step beyond the range, so that the first and the last number get a whole step as well."""
@@ -140,27 +155,25 @@ def space_of(ranges: Mapping[str, Any]) -> Space:
 def _integer(given: Mapping[str, str]) -> Integer:
     name, ends = given["Name"], []
     for member in ("MinValue", "MaxValue"):
-        try:
-            ends.append(int(given[member]))
-        except ValueError as error:
-            problem = f"{member} {given[member]!r} of the integer parameter {name} is not an integer"
-            raise InvalidRange(problem) from error
+        if not _WHOLE.fullmatch(given[member]):
+            raise InvalidRange(f"{member} {given[member]!r} of the integer parameter {name} is not an integer")
+        ends.append(int(given[member]))
     scaling = _scaling(given, ends[0], ends[1])
     if scaling is Scaling.REVERSE_LOGARITHMIC:
         raise InvalidRange(f"ScalingType ReverseLogarithmic of {name} is for continuous parameters only")
-    return Integer(name, ends[0], ends[1], scaling)
+    narrow = ends[1] - ends[0] < NARROW * ends[0]
+    return Integer(name, ends[0], ends[1], Scaling.LINEAR if narrow else scaling)
 
 
 def _continuous(given: Mapping[str, str]) -> Continuous:
     name, ends = given["Name"], []
     for member in ("MinValue", "MaxValue"):
-        try:
-            number = float(given[member])
-        except ValueError:
-            number = math.nan
+        number = float(given[member]) if _NUMBER.fullmatch(given[member]) else math.nan
         if not math.isfinite(number):
             raise InvalidRange(f"{member} {given[member]!r} of the continuous parameter {name} is not a number")
         ends.append(number)
+    if not math.isfinite(ends[1] - ends[0]):
+        raise InvalidRange(f"The range of {name} is too wide: MaxValue - MinValue must be less than 1.8e308")
     return Continuous(name, ends[0], ends[1], _scaling(given, ends[0], ends[1]))
 
 
@@ -183,8 +196,7 @@ def _scaling(given: Mapping[str, str], low: float, high: float) -> Scaling:
     return scaling
 
 
-def _within(parameter: Continuous | Integer, value: str) -> float:
-    number = float(value)
+def _within(parameter: Continuous | Integer, number: float, value: str) -> float:
     if not parameter.low <= number <= parameter.high:
         raise InvalidRange(f"{parameter.name}={value} is not in {parameter.low} to {parameter.high}")
     return number
