@@ -116,7 +116,7 @@ class Sagelet:
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge.iam, self.engine.keys).services(),
         }
-        self._calls.serve(services)
+        self._calls.serve(services, throttling.check_making)
         return Application(
             RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(

@@ -68,11 +68,11 @@ class ApiWorld(World):
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge.iam, self.engine.keys).services(),
         }
-        self._calls.serve(services)
+        throttling = Throttling()
+        self._calls.serve(services, throttling.check_making)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
         self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3)
-        throttling = Throttling()
         control = control_app(self.engine, throttling)
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)

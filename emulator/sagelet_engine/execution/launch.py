@@ -8,7 +8,7 @@ from pathlib import Path
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.volume import GIB
 from sagelet_engine.compile_cache.host_copies import PLACE
-from sagelet_engine.data import sdk_v3
+from sagelet_engine.data import remote_function, sdk_v3
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.hub.access import HERE_ALONE, reader
 from sagelet_engine.hub.access import PATH as HUB
@@ -128,7 +128,7 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
     }
     if job.cluster is not None:
         platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
-    return {**platform, **sdk_v3.environment(job), **job.spec.environment}
+    return {**platform, **sdk_v3.environment(job), **remote_function.environment(job.spec), **job.spec.environment}
 
 
 def common_environment(job: Job, endpoint: Endpoint, host: str, config: str) -> dict[str, str]:
