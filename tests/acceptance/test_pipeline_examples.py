@@ -25,11 +25,18 @@ PLACES = [
     pytest.param("sdk_v3", "docker", marks=[pytest.mark.sdk3, pytest.mark.docker]),
 ]
 #: Script -> its arguments. The slowest come first.
-COMMANDS = {"compiled_tuning": ("2",), "functions": (), "abalone": (), "cache_and_retry": (), "callback": ()}
+COMMANDS = {
+    "compiled_tuning": ("2",),
+    "functions": (),
+    "abalone": (),
+    "cache_and_retry": (),
+    "callback": (),
+    "remote_function": (),
+}
+#: Their jobs import the SDK.
+OF_FUNCTIONS = ("functions", "remote_function")
 #: Throttled calls are those of a region, so the other examples have another.
 REGION, THROTTLED_REGION = "us-east-1", "us-west-2"
-#: The training image has SDK v2.
-WITHOUT_FUNCTIONS = ("sdk_v3", "docker")
 
 Servers = Callable[[str], SageletProcess]
 
@@ -106,9 +113,12 @@ def outputs(
 def run_all(sdk: str, runtime: str, server: SageletProcess, with_sdk: Servers, directory: Path) -> dict[str, Ran]:
     throttle = ("throttle", "CreateTrainingJob", "2", "--region", THROTTLED_REGION)
     printed(*throttle, "--endpoint", server.endpoint, "--data", str(server.data))
-    where = {name: server for name in COMMANDS if name != "functions" or (sdk, runtime) != WITHOUT_FUNCTIONS}
+    where = {name: server for name in COMMANDS if (EXAMPLES / sdk / f"{name}.py").exists()}
     if runtime == "process":
-        where["functions"] = with_sdk(sdk)
+        where |= {name: with_sdk(sdk) for name in where if name in OF_FUNCTIONS}
+    elif sdk == "sdk_v3":
+        # The training image has SDK v2.
+        where = {name: one for name, one in where.items() if name not in OF_FUNCTIONS}
     processes = {name: start(sdk, name, one, directory) for name, one in where.items()}
     try:
         until(lambda: all(process.poll() is not None for process in processes.values()), 900, every=0.5)
@@ -191,11 +201,16 @@ def test_callback(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
     assert "{'Name': 'count', 'Value': '240'}" in ran.output
 
 
-@pytest.mark.parametrize(("sdk", "runtime"), PLACES)
+@pytest.mark.parametrize(("sdk", "runtime"), PLACES[:3])
 def test_functions(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
-    if (sdk, runtime) == WITHOUT_FUNCTIONS:
-        assert "functions" not in outputs
-        return
     ran = outputs["functions"]
     succeeded(ran, "Prepare", "Train", "ErrorIsSmall", "Publish")
     assert ran.output.rstrip().endswith("y = 3.00 x + 1.00")
+
+
+@pytest.mark.parametrize(("sdk", "runtime"), PLACES[:2])
+def test_a_remote_function(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
+    ran = outputs["remote_function"]
+    assert ran.code == 0, ran.output[-4000:]
+    assert "solving 2 equations" in ran.output
+    assert ran.output.rstrip().endswith("[0.8 1.4]")

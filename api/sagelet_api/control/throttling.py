@@ -107,7 +107,7 @@ class Throttling:
         self.check_operation(call.account, call.region, call.service, call.operation)
 
     def check_making(self, account: str, region: str, service: str, operation: str) -> None:
-        """Checks a call that a pipeline's step makes, if it creates something. Questions of the engine are not throttled."""
+        """Checks a call of a pipeline's step. Only what creates something is throttled."""
         if operation.startswith("Create"):
             self.check_operation(account, region, service, operation)
 
