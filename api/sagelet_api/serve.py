@@ -94,7 +94,7 @@ class Sagelet:
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         own = own_services(self.engine, bridge, settings)
-        self._calls.serve(own.tables)
+        self._calls.serve(own.tables, throttling.check_making)
         return Application(
             RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(

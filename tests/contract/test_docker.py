@@ -67,6 +67,14 @@ def test_container_is_hardened(docker_host: Harness, docker_client: docker.Docke
     assert [line.split()[1] for line in status if line.startswith(("CapEff", "CapBnd"))] == ["0" * 16] * 2
 
 
+def test_a_program_can_write_to_where_it_starts(docker_host: Harness) -> None:
+    # On AWS an image without a WORKDIR starts in /, which is writable there.
+    assert docker_host.text(docker_host.launch(docker_host.plan("echo kept > here && cat here && pwd"))) == [
+        "kept",
+        "/root",
+    ]
+
+
 def test_container_runs_as_the_user_of_the_server(
     docker_host: Harness, docker_client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

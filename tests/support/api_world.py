@@ -47,11 +47,11 @@ class ApiWorld(World):
         self._calls = LocalCalls(bridge.requests.wsgi)
         super().__init__(root, **settings)
         own = own_services(self.engine, bridge, self.settings)
-        self._calls.serve(own.tables)
+        throttling = Throttling()
+        self._calls.serve(own.tables, throttling.check_making)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
         self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3)
-        throttling = Throttling()
         control = control_app(self.engine, throttling)
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
         guard = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))

@@ -27,6 +27,7 @@ DOCUMENTS = {
     ],
     "SageMaker Training Compiler Best Practices and Considerations": ["best_practices"],
     "Perform automatic model tuning with SageMaker": ["tuning"],
+    "Pipelines overview": ["pipelines"],
     "How to Speed Up Open Source LLMs Training": ["notebooks"],
     "Multi-Node Multi-GPU Training": ["notebooks"],
 }

@@ -104,10 +104,18 @@ class Throttling:
 
     def check(self, call: Call) -> None:
         """Raises ThrottlingException for a call that is to be throttled, and counts it."""
+        self.check_operation(call.account, call.region, call.service, call.operation)
+
+    def check_making(self, account: str, region: str, service: str, operation: str) -> None:
+        """Checks a call of a pipeline's step. Only what creates something is throttled."""
+        if operation.startswith("Create"):
+            self.check_operation(account, region, service, operation)
+
+    def check_operation(self, account: str, region: str, service: str, operation: str) -> None:
         if not self._left:
             return
-        for operation in (call.operation, ANY):
-            if self._take(Throttled(call.service, operation, call.account, call.region)):
+        for which in (operation, ANY):
+            if self._take(Throttled(service, which, account, region)):
                 raise ThrottlingException(RATE_EXCEEDED)
 
     def _take(self, which: Throttled) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -13,6 +13,9 @@ from sagelet_api.protocol.validation import rule_book, validate
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.service_calls import CallRefused
 
+#: Refuses a call by account, region, service and operation: raises AwsError.
+Check = Callable[[str, str, str, str], None]
+
 
 class LocalCalls:
     """A ServiceCalls. `serve` gives it the operations, which are made after the engine."""
@@ -21,9 +24,11 @@ class LocalCalls:
         """`others`: answers the requests for which sagelet has no operation (moto)."""
         self._others = others
         self._services: Mapping[str, Operations] = {}
+        self._check: Check | None = None
 
-    def serve(self, services: Mapping[str, Operations]) -> None:
-        self._services = services
+    def serve(self, services: Mapping[str, Operations], check: Check | None = None) -> None:
+        """`check`: comes before every call."""
+        self._services, self._check = services, check
 
     def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
         fitted = fit(rule_book(service).input_shape(operation), request)
@@ -34,6 +39,8 @@ class LocalCalls:
         if isinstance(found, SharedOperation):
             found = found.handler if found.is_ours(context, fitted) else None
         try:
+            if self._check is not None:
+                self._check(account, region, service, operation)
             valid = validate(service, operation, fitted)
             if found is not None:
                 return dict(found(context, valid) or {})

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sagelet_engine.compile_cache.host_copies import PLACE
-from sagelet_engine.data import sdk_v3
+from sagelet_engine.data import remote_function, sdk_v3
 from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.execution.launch import Endpoint, common_environment, host_plan
@@ -77,4 +77,4 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
     }
     if job.cluster is not None:
         platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
-    return {**platform, **sdk_v3.environment(job), **job.spec.environment}
+    return {**platform, **sdk_v3.environment(job), **remote_function.environment(job.spec), **job.spec.environment}

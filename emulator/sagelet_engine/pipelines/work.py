@@ -28,6 +28,9 @@ from sagelet_engine.store.orchestrations import Orchestrations, StaleOrchestrati
 
 log = logging.getLogger(__name__)
 
+#: When a step is looked at again whose job could not be described, as with a fault's `throttling`.
+_LOOK_AGAIN_MS = 1000
+
 
 class PipelineWork:
     """A Work."""
@@ -94,10 +97,10 @@ class PipelineWork:
             look = KINDS[step.type].look(self._calls, record, run)
         except CallRefused as error:
             if is_passing(error):
-                return run
+                return replace(run, retry_ms=now_ms + _LOOK_AGAIN_MS)
             # For example, somebody has deleted the job.
             return retrying.ended(run, StepStatus.FAILED, now_ms, failure_reason=f"{error.code}: {error}")
-        return run if look is None else _with(run, step, look, record, now_ms)
+        return run if look is None else _with(replace(run, retry_ms=None), step, look, record, now_ms)
 
     def _lookups(self, record: PipelineExecution, now_ms: int) -> Lookups:
         return Lookups(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
@@ -84,6 +85,11 @@ def end(world: ApiWorld, arn: str, name: str, code: int = 0) -> str:
     host.end(code)
     world.ended(job)
     return job
+
+
+def post_control(world: ApiWorld, path: str, body: dict[str, Any]) -> int:
+    answer = urllib3.request("POST", f"http://127.0.0.1:{world.port}{path}", json=body, retries=False)
+    return answer.status
 
 
 def refused(call: Any, **parameters: Any) -> tuple[str, str]:
@@ -226,6 +232,27 @@ def test_a_second_run_takes_its_steps_from_the_cache(world: ApiWorld) -> None:
     world.clock.turn(3601)
     third = start(world)
     job_of(world, third, "a")
+
+
+def test_throttling_reaches_the_calls_of_a_step_which_tries_again(world: ApiWorld) -> None:
+    policy = {"ExceptionType": ["Step.THROTTLING"], "IntervalSeconds": 60, "MaxAttempts": 3}
+    create(world, definition(train("a", RetryPolicies=[policy])))
+    throttled = {"operation": "CreateTrainingJob", "calls": 2}
+    assert post_control(world, "/_sagelet/faults/throttling", throttled) == 200
+    arn = start(world)
+    until(lambda: steps(world, arn).get("a", {}).get("FailureReason", "").startswith("ThrottlingException"))
+    until(lambda: world.clock.turn(61) or steps(world, arn)["a"]["AttemptCount"] == 3)
+    end(world, arn, "a")
+    until(lambda: status(world, arn) == "Succeeded")
+
+
+def test_a_step_is_looked_at_again_if_the_answer_was_throttled(world: ApiWorld) -> None:
+    throttled = {**train("a")["Arguments"], "Tags": [{"Key": "sagelet:fault", "Value": "throttling:2"}]}
+    create(world, definition(step("a", "Training", throttled)))
+    arn = start(world)
+    end(world, arn, "a")
+    until(lambda: world.clock.turn(2) or status(world, arn) != "Executing")
+    assert status(world, arn) == "Succeeded"
 
 
 def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> None:

@@ -112,3 +112,9 @@ def test_a_channel_of_that_name_alone_is_no_driver() -> None:
     algorithm = {"TrainingImage": COMPILER, "TrainingInputMode": "File"}
     plan = plan_of(replace(one, request={**one.request, "AlgorithmSpecification": algorithm}))
     assert (plan.entrypoint, plan.arguments) == (None, ("train",))
+
+
+@pytest.mark.parametrize(("channels", "user"), [(("sagemaker_remote_function_bootstrap",), "root"), (("train",), None)])
+def test_the_job_of_a_python_function_is_the_root_user_by_name(channels: tuple[str, ...], user: str | None) -> None:
+    # Otherwise the SDK's bootstrap calls sudo.
+    assert plan_of(job(channels=channels)).environment.get("LOGNAME") == user

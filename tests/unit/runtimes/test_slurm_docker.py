@@ -30,14 +30,16 @@ def options(
     user: User | None = None,
     exceptions: Exceptions = NO_EXCEPTIONS,
     of_host: dict[str, int] | None = None,
+    directory: str = "/opt/program",
     **changes: object,
 ) -> list[str]:
     opt_ml, run = Path("/d/a,b"), Path("/d/run")
     host = HostPlan("algo-1", opt_ml, run, read_only=("input/data/train",), gpu_uuids=gpus, **(of_host or {}))
     plan = LaunchPlan(**{"job_id": "j-1", "job_name": "bert", "image": "lab/bert:2", "hosts": (host,), **changes})
     content = ContainerTask("docker", "owner", sys.executable, 30, exceptions=exceptions).content(plan, host, 7777)
+    image = {"Env": ["PATH=/opt/conda/bin:/usr/bin"], "WorkingDir": directory}
     plan_file = {**content, "hosts": {"algo-1": "10.0.0.1"}}
-    return slurm_docker.options(plan_file, {**STEP, **(slurm or {})}, user, "/opt/conda/bin:/usr/bin")
+    return slurm_docker.options(plan_file, {**STEP, **(slurm or {})}, user, image)
 
 
 def test_the_command_line() -> None:
@@ -131,3 +133,16 @@ def test_an_ordinary_users_files_stay_his(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(("kill_wait", "seconds"), [(30, 20), (3, 1.5), (0, 0), (120, 110)])
 def test_a_container_ends_before_slurm_kills_its_shim(kill_wait: int, seconds: float) -> None:
     assert patience(kill_wait) == seconds
+
+
+@pytest.mark.parametrize(
+    ("directory", "exceptions", "asked"),
+    [
+        ("", NO_EXCEPTIONS, True),
+        ("/", NO_EXCEPTIONS, True),
+        ("/opt/program", NO_EXCEPTIONS, False),
+        ("", Exceptions(writable=("lab/*",)), False),
+    ],
+)
+def test_a_program_starts_where_it_can_write(directory: str, exceptions: Exceptions, asked: bool) -> None:
+    assert ("--workdir=/root" in options(directory=directory, exceptions=exceptions)) is asked

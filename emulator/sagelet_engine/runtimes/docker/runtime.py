@@ -359,6 +359,7 @@ class DockerRuntime:
         config = spec.host_config(plan, host, addresses, network, shell)
         image = self._client.images.get(plan.image).attrs
         path = confinement.path_of(image["Config"].get("Env"))
+        directory = confinement.working_directory(image["Config"].get("WorkingDir"), read_only=shell.read_only)
         created: DockerAnswer = self._api.create_container(
             plan.image,
             name=name,
@@ -367,6 +368,7 @@ class DockerRuntime:
             command=list(plan.arguments) or None,
             environment=spec.environment(plan, host, shell, path),
             user=None if shell.user is None else str(shell.user),
+            working_dir=directory,
             ports=None if debugpy is None else [debugpy],
             labels={**spec.host_labels(plan, self._owner, host.name), spec.DATA: self._data},
             host_config=self._api.create_host_config(**config),

@@ -166,6 +166,14 @@ def path_of(variables: Iterable[str] | None) -> str:
     return next((one.removeprefix("PATH=") for one in variables or () if one.startswith("PATH=")), "")
 
 
+def working_directory(given: str | None, *, read_only: bool) -> str | None:
+    """Returns where a container's program starts, or None for the image's choice. `given`: the image's WorkingDir.
+
+    A program that starts in `/` may write its files there on AWS. Where it cannot, it starts in the home directory.
+    """
+    return HOME if read_only and given in (None, "", "/") else None
+
+
 def scratch_mounts(scratch: Path) -> list[tuple[str, str]]:
     """Returns source and target of each part."""
     return [(str(scratch / part), target) for part, (target, _) in PLACES.items()]

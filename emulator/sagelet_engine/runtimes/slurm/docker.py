@@ -65,7 +65,7 @@ class Container(host_shim.Body):
             remove_left(container["labels"][OWNER])
             user = _user(container)
             _give(container, user)
-            command = [_client(), *options(plan, os.environ, user, _path_of(container["image"]))]
+            command = [_client(), *options(plan, os.environ, user, _configuration_of(container["image"]))]
         except DockerFault as fault:
             return {**plan, "failed": f"Docker on {_node()}: {fault}"}
         with open(ENVIRONMENT, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
@@ -145,14 +145,15 @@ class Container(host_shim.Body):
         return state
 
 
-def options(plan: Plan, slurm: Mapping[str, str], user: User | None, path: str = "") -> list[str]:
+def options(plan: Plan, slurm: Mapping[str, str], user: User | None, image: JsonObject) -> list[str]:
     """Returns docker's command line for a container that is hardened like the docker runtime's.
 
-    `slurm`: the variables of the step. `path`: the image's PATH.
+    `slurm`: the variables of the step. `image`: its Config, as Docker inspects it.
     """
     container = container_of(plan)
     isolated, read_only = plan["isolate_network"], container["read_only"]
-    defaults = confinement.environment(read_only=read_only, user=user, path=path)
+    defaults = confinement.environment(read_only=read_only, user=user, path=confinement.path_of(image.get("Env")))
+    directory = confinement.working_directory(image.get("WorkingDir"), read_only=read_only)
     found = [
         "run", f"--name={container['name']}", f"--hostname={plan['hostname']}",
         # The hosts of several nodes reach each other by the nodes' own addresses.
@@ -177,6 +178,7 @@ def options(plan: Plan, slurm: Mapping[str, str], user: User | None, path: str =
     if plan["gpus"]:
         found.append(f'--gpus="device={gpus_given(slurm)}"')
     found += [] if user is None else [f"--user={user}"]
+    found += [] if directory is None else [f"--workdir={directory}"]
     found += [f"--env={name}={value}" for name, value in defaults.items() if name not in plan["environment"]]
     entrypoint = container["entrypoint"]
     if entrypoint is None:
@@ -270,10 +272,10 @@ def _jobs_here() -> set[str]:
     return found
 
 
-def _path_of(image: str) -> str:
-    """Returns the image's PATH."""
-    said = _docker("image", "inspect", "--format", "{{json .Config.Env}}", image)
-    return confinement.path_of(json.loads(said))
+def _configuration_of(image: str) -> JsonObject:
+    """Returns the image's Config."""
+    said: JsonObject = json.loads(_docker("image", "inspect", "--format", "{{json .Config}}", image))
+    return said
 
 
 def _is_rootless() -> bool:
