@@ -6,6 +6,7 @@ moments that a kind's work names. Whatever it was doing when the server was kill
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 SHORTEST_SECONDS = 0.02
 #: The longest real time without a look, because a clock may jump.
 LONGEST_SECONDS = 5.0
-#: Real seconds until the next try after an error.
+#: Real seconds until the next try after an error, whatever changes meanwhile.
 RETRY_SECONDS = 1.0
 
 
@@ -57,6 +58,8 @@ class Orchestrator(threading.Thread):
         #: Number of the store's changes before the last full look, and when the next look is due without a change.
         self._seen = -1
         self._due_ms: float | None = None
+        #: When an orchestration is tried again after an error, by the monotonic clock.
+        self._retries: dict[str, float] = {}
 
     def watch(self, record_id: str) -> None:
         """Drives an orchestration from now on."""
@@ -118,6 +121,10 @@ class Orchestrator(threading.Thread):
         for record_id in watched:
             if self._closing.is_set():
                 break
+            held = self._retries.get(record_id, 0.0) - time.monotonic()
+            if held > 0:
+                due.append(self._clock.now_ms() + held * 1000)
+                continue
             try:
                 moment = self._step(record_id)
             except StaleOrchestration:
@@ -126,6 +133,7 @@ class Orchestrator(threading.Thread):
             except Exception as error:
                 known = isinstance(error, StoreUnavailable)
                 log.warning("orchestration %s goes on later: %s", record_id, error, exc_info=not known)
+                self._retries[record_id] = time.monotonic() + RETRY_SECONDS
                 moment = self._clock.now_ms() + RETRY_SECONDS * 1000
             if moment is not None:
                 due.append(moment)
@@ -139,5 +147,6 @@ class Orchestrator(threading.Thread):
         if record is None or record.terminal:
             with self._guard:
                 self._watched.discard(record_id)
+            self._retries.pop(record_id, None)
             return None
         return self._works[record.key.kind].step(record)

@@ -1,14 +1,21 @@
 """The loop that drives orchestrations."""
 
 import threading
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from sagelet_engine.orchestration.orchestrator import Orchestrator
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.tuning import TuningJob
+from sagelet_engine.orchestration.orchestrator import RETRY_SECONDS, Orchestrator
 from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock
+from support.tuning import tuning_request
+from support.world import World, until
 
 
 def test_a_close_between_two_looks_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +35,28 @@ def test_a_close_between_two_looks_ends_the_thread(monkeypatch: pytest.MonkeyPat
     orchestrator.join(10)
     assert forgotten.is_set()
     assert not orchestrator.is_alive()
+
+
+def test_changes_do_not_hurry_the_next_try_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk the supervisors of jobs note a change at each try. The log must not have a line for each."""
+    world = World(tmp_path)
+    tries: list[float] = []
+
+    def fails(_record: TuningJob) -> None:
+        tries.append(time.monotonic())
+        raise StoreUnavailable("the disk is full")
+
+    orchestrator = world.engine.orchestrator
+    monkeypatch.setattr(orchestrator._works[OrchestrationKind.TUNING], "step", fails)
+    key = OrchestrationKey("123456789012", "us-east-1", "tune", OrchestrationKind.TUNING)
+    world.engine.tuning.create(key, tuning_request("tune"), {})
+
+    def tried_twice() -> bool:
+        world.engine.changes.note()
+        return len(tries) >= 2
+
+    try:
+        until(tried_twice)
+    finally:
+        world.engine.close()
+    assert tries[1] - tries[0] >= RETRY_SECONDS
