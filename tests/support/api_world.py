@@ -46,7 +46,7 @@ class ApiWorld(World):
         self._bridge = bridge
         self._calls = LocalCalls(bridge.requests.wsgi)
         super().__init__(root, **settings)
-        own = own_services(self.engine, bridge, self.settings)
+        own = self.own = own_services(self.engine, bridge, self.settings)
         self._calls.serve(own.tables)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.

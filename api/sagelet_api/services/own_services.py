@@ -1,9 +1,9 @@
 """The AWS services that sagelet answers itself, as tables of operations. A new operation belongs to one of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sagelet_api.protocol.operations import Operations, merged
+from sagelet_api.protocol.operations import Operations, RestOperation, merged
 from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.logs.service import TrainingLogs
@@ -25,7 +25,7 @@ class OwnServices:
     #: By the service's signing name. moto answers an operation that is in no table.
     tables: Mapping[str, Operations]
     #: Operations of a REST service, which are found by their path.
-    rest: Operations
+    rest: Sequence[RestOperation]
     #: The web pages call these handlers, too.
     jobs: TrainingJobs
     tuning: TuningJobs
