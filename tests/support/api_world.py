@@ -46,7 +46,7 @@ class ApiWorld(World):
         self._bridge = bridge
         self._calls = LocalCalls(bridge.requests.wsgi)
         super().__init__(root, **settings)
-        own = own_services(self.engine, bridge, self.settings)
+        own = self.own = own_services(self.engine, bridge, self.settings)
         throttling = Throttling()
         self._calls.serve(own.tables, throttling.check_making)
         self._http = urllib3.PoolManager()

@@ -1,6 +1,7 @@
 """Instance metrics: units, minutes, and that they never cost a job anything."""
 
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -203,6 +204,9 @@ def test_gpu_metrics_are_the_mean_of_the_looks(nvml: SimpleNamespace, volume: Vo
     meter.look(START + 60_000, used(0))
     found = values(meter.points())
     assert (found["GPUUtilization"], found["GPUMemoryUtilization"]) == (50.0, 50.0)
+    page = (Path(__file__).parents[3] / "docs/reference/logs-and-metrics.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\| ((?:\w+Utilization(?:, )?)+) \|", page, re.MULTILINE)
+    assert set(", ".join(documented).split(", ")) == set(found)
 
 
 # --- what Docker says -----------------------------------------------------------------------------------------------
