@@ -1,10 +1,11 @@
 """Times training steps of GPT-2 124M on this machine's GPU, and prints one line of JSON (docs/how-to/gpu.md).
 
-    python tests/bench/gpu_step.py eager|compile|xla fp32|tf32|bf16 [ROWS] [STEPS]
+    python tests/bench/gpu_step.py eager|compile|xla|xla-once fp32|tf32|bf16 [ROWS] [STEPS]
 
 One process is one measurement, so that a comparison can take turns. `xla` uses the plugin that sagelet's process
-runtime would use, and traces as its jobs do. Each Python may measure what it has: torch_xla needs torch 2.9, the others
-take any torch.
+runtime would use, and traces as its jobs do; without a plugin it uses torch_xla's client for CPUs. `xla-once` traces as
+with SAGELET_XLA_TRACING=dynamo. Each Python may measure what it has: torch_xla needs torch 2.9, the others take any
+torch.
 """
 
 import json
@@ -65,11 +66,15 @@ def xla_device() -> tuple[torch.device, Callable[[], None], Callable[[], None]]:
     from sagelet_runtime.gpu import plugin
     from sagelet_runtime.torch_xla import in_place
 
-    os.environ.update(plugin.find_plugin(installed.version("torch_xla") or "").environment(os.environ))
+    try:
+        os.environ.update(plugin.find_plugin(installed.version("torch_xla") or "").environment(os.environ))
+    except plugin.PluginUnavailable:
+        os.environ["PJRT_DEVICE"] = "CPU"
     import torch_xla
     import torch_xla.core.xla_model as xm
 
-    plugin.install(torch_xla)
+    if os.environ["PJRT_DEVICE"] != "CPU":
+        plugin.install(torch_xla)
     in_place.install(torch_xla)
     return torch_xla.device(), torch_xla.sync, xm.wait_device_ops
 
@@ -85,13 +90,22 @@ def torch_device() -> tuple[torch.device, Callable[[], None], Callable[[], None]
     return torch.device("cuda"), nothing, torch.cuda.synchronize
 
 
+def compiled(model: nn.Module, mode: str) -> Callable[..., Any]:
+    if mode == "xla-once":
+        from sagelet_runtime.dynamo import xla
+
+        return torch.compile(model, backend=xla.backend, dynamic=False)  # type: ignore[no-any-return]
+    return torch.compile(model) if mode == "compile" else model  # type: ignore[no-any-return]
+
+
 def measured(mode: str, precision: str, rows: int, steps: int) -> dict[str, Any]:
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    device, sync, wait = xla_device() if mode == "xla" else torch_device()
+    on_xla = mode.startswith("xla")
+    device, sync, wait = xla_device() if on_xla else torch_device()
     torch.manual_seed(0)
     model = GPT2().to(device)
-    run = torch.compile(model) if mode == "compile" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=mode != "xla")
+    run = compiled(model, mode)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=not on_xla)
     batches = [torch.randint(0, VOCABULARY, (rows, LENGTH)).to(device) for _ in range(4)]
     places = torch.arange(LENGTH).to(device)
     host = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0, "sync": 0.0}

@@ -50,7 +50,8 @@ MODELS = """
     class Normalised(Base):
         def __init__(self):
             super().__init__()
-            self.norm = nn.BatchNorm1d(WIDTH)
+            # No bias before it: its gradient is rounding and nothing else, which Adam makes whole steps of.
+            self.first, self.norm = nn.Linear(WIDTH, WIDTH, bias=False), nn.BatchNorm1d(WIDTH)
 
         def forward(self, x):
             return self.last(self.norm(self.first(x)))
