@@ -379,6 +379,25 @@ def test_break_even_against_a_native_job() -> None:
     assert "short-training" not in won
 
 
+@pytest.mark.parametrize("status", ["Completed", "InProgress", "Stopped", "Failed"])
+def test_compiled_steps_that_are_slower_than_native_ones(status: str) -> None:
+    native = native_worker(steady_step_seconds=0.079)
+    slow = worker(steps=1000, steady_step_seconds=0.1, platform="CPU")
+    finding = found(case(slow, native=native, progress=Progress(status)))["slower-than-native"].seen
+    assert (
+        finding.text
+        == "On this CPU, a step compiled by XLA took 100.0 ms, natively 79.0 ms in native: 0.79 of the speed"
+    )
+    assert finding.cost_seconds == pytest.approx(21)
+    for other, against in (
+        (slow, native_worker(steady_step_seconds=0.081)),
+        (slow, None),
+        (slow, native_worker(steady_step_seconds=0.05, batch_shapes=(BatchShape((4, 8), 1000),))),
+        (worker(steps=19, steady_step_seconds=0.1), native),
+    ):
+        assert "slower-than-native" not in found(case(other, native=against))
+
+
 def test_a_job_that_did_not_complete_is_not_too_short() -> None:
     assert found(case(short(), progress=Progress("Stopped"))) == {}
     assert found(case(short(), progress=Progress("InProgress", silent_seconds=1))) == {}
