@@ -124,7 +124,8 @@ class PipelineWork:
         return newest
 
     def _source(self, record: PipelineExecution) -> tuple[Mapping[str, StepRun], str]:
-        arn = record.request["SelectiveExecutionConfig"]["SourcePipelineExecutionArn"]
+        assert record.selection is not None
+        arn = record.selection.source
         for other in self._kept.every(record.key.account, record.key.region):
             if other.key.arn == arn:
                 return {run.name: run for run in self._kept.children(other.id)}, arn
