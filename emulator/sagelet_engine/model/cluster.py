@@ -18,7 +18,9 @@ class Refused(SageletError):
     """The cluster will never run this request. The message is the cluster's own, and names the remedy."""
 
 
-class Place(Enum):
+class AllocationState(Enum):
+    """The state of an allocation request in the cluster's queue."""
+
     #: In the queue, or held back for a moment.
     QUEUED = "queued"
     #: The nodes are the job's.
@@ -55,7 +57,7 @@ class AllocationRequest:
 class AllocationStatus:
     """Where a request is in the cluster."""
 
-    place: Place
+    state: AllocationState
     #: For people, in the cluster's words: why it waits, or where it runs.
     reason: str = ""
     #: When the job got the nodes, in ms since the epoch.
