@@ -21,9 +21,9 @@ from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
-from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
 from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports
 from sagelet_engine.images.resolve import Resolver
@@ -258,12 +258,12 @@ class Engine:
         self._scheduler.start()
         self.orchestrator.start()
         # No caller waits for these.
-        for stray in () if self._closing.is_set() else self.end_strays():
-            log.warning("ended: %s", stray)
+        for orphan in () if self._closing.is_set() else self.end_orphans():
+            log.warning("ended: %s", orphan)
 
-    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Ends hosts without a job; see strays.end_strays."""
-        return end_strays(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
+    def end_orphans(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Ends hosts without a job; see orphans.end_orphans."""
+        return end_orphans(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""

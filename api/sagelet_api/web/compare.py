@@ -81,7 +81,7 @@ def _jobs(site: Site) -> list[TrainingJob]:
 
 
 def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[TemplateValues, int]:
-    """Returns the comparison or the reason why there is none, and the answer's status."""
+    """Returns template values and an HTTP status: the comparison, or the reason why there is none."""
     from flask import request
 
     try:

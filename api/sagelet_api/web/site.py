@@ -47,7 +47,7 @@ class AccountRegion:
 
 @dataclass(frozen=True)
 class Site:
-    """`jobs`, `tunings` and `pipelines`: the operations on these, as AWS's API has them."""
+    """What the pages are made from. `jobs`, `tunings` and `pipelines` are the operations of AWS's API on them."""
 
     engine: Engine
     jobs: TrainingJobs

@@ -18,7 +18,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.volume import FULL, remedy
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.execution.disk_watch import DiskFull
-from sagelet_engine.execution.host_watch import PULSE, HostWatch
+from sagelet_engine.execution.host_watch import POLL_S, HostWatch
 from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
 from sagelet_engine.execution.log_recorder import note_after_end
 from sagelet_engine.execution.work import JobWork
@@ -158,7 +158,7 @@ class Supervisor(threading.Thread):
         if shown != message and (due is not None or shown in faults.DELAYS.values()):
             self._job_context.move(self._job.secondary, message)
         if due is not None:
-            self._job_context.wait(min(PULSE, due[1]))
+            self._job_context.wait(min(POLL_S, due[1]))
         return due is not None
 
     def _begin(self) -> None:

@@ -100,7 +100,7 @@ class Cluster(Protocol):
         ...
 
     def close(self) -> None:
-        """Called when the server goes down. Requests stay in the cluster."""
+        """Releases what this client holds when the server stops. Allocation requests stay in the cluster's queue."""
         ...
 
     def gpus_per_node(self) -> int:

@@ -20,7 +20,7 @@ from sagelet_engine.scheduling.training_image import TrainingImage
 T = TypeVar("T")
 
 #: Seconds that an API request, or the queue, waits for the runtime's engine.
-PATIENCE = 5.0
+TIMEOUT_S = 5.0
 
 
 class ImageNeeds(Protocol):
@@ -144,7 +144,7 @@ def _in_time(ask: Callable[[], T]) -> T:
 
     asking = threading.Thread(target=run, name="image-question", daemon=True)
     asking.start()
-    asking.join(PATIENCE)
+    asking.join(TIMEOUT_S)
     if not answers:
         raise RuntimeUnavailable("the runtime's engine does not answer")
     return answers[0]()

@@ -216,7 +216,7 @@ def _check_hub(root: Path) -> int:
 
 
 def _publish_objects(root: Path) -> int:
-    """Brings the catalogue to today's schema, and each object's file to a place that fits this file system."""
+    """Migrates the catalogue to the current schema. Moves each object's file to a path that this file system allows."""
     files, catalog = Files(root / contents.OBJECTS), Catalog(root / contents.CATALOG)
     try:
         paths = list(_published(files, catalog))

@@ -1,6 +1,6 @@
 """Brings Hugging Face clients of 2021 and 2022 to the hub that HF_ENDPOINT names.
 
-Today's clients find it by themselves and need no patch, except for the log line about a miss.
+Current clients read HF_ENDPOINT themselves. For them only the log line about a missing repository is added.
 
 - transformers before 4.18 and huggingface_hub before 0.6 have the Hub's address in a constant.
 - datasets of 2021 looks on GitHub for a name without an organisation. datasets before 2.14 knows configurations only

@@ -54,7 +54,7 @@ TICKET = "SAGELET_TICKET"
 #: Seconds between two looks at the files and at what the server has sent.
 INTERVAL = 1.0
 #: Seconds that an ended host waits for a server that is away, unless Slurm's own limit is shorter.
-LAST_PATIENCE = 3600
+LAST_TIMEOUT_S = 3600
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 Mark = tuple[int, int]
@@ -245,7 +245,7 @@ def _run(agent: FileSyncAgent, command: list[str]) -> int:
             _patiently(work)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(INTERVAL)
-    deadline = time.monotonic() + LAST_PATIENCE
+    deadline = time.monotonic() + LAST_TIMEOUT_S
     while not _patiently(lambda: agent.send(last=True)) and time.monotonic() < deadline:
         time.sleep(INTERVAL)
     code = child.returncode
