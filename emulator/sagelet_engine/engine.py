@@ -48,8 +48,8 @@ from sagelet_engine.scheduling.local import LocalScheduler
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.identity import forget_former
+from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
-from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.tuning.facet import TuningJobs
 from sagelet_engine.tuning.work import TuningWork
@@ -120,7 +120,7 @@ class Engine:
         self._closing = threading.Event()
         self._supervisors = Supervisors(self._closing)
         self._disk = DiskWatch(settings.data)
-        self._soundness = Soundness(settings.data, self._closing)
+        self._integrity = IntegrityCheck(settings.data, self._closing)
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
@@ -234,7 +234,7 @@ class Engine:
         self._recovery.start()
         self._republishing.start()
         self._retention.start()
-        self._soundness.start()
+        self._integrity.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -278,7 +278,7 @@ class Engine:
         self._scheduler.close()
         self._outbox.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        join_all([self._recovery, self._republishing, self._retention, self._soundness], deadline)
+        join_all([self._recovery, self._republishing, self._retention, self._integrity], deadline)
         join_all([self.orchestrator, self._scheduler, self._outbox], deadline)
         self._supervisors.join(deadline)
         try:
@@ -295,7 +295,7 @@ class Engine:
         return self._clock.now_ms()
 
     def health(self) -> Health:
-        databases = self._soundness.states()
+        databases = self._integrity.states()
         sound = all(state == "ok" for state in databases.values())
         return {
             "instance": self.instance,

@@ -10,7 +10,7 @@ from sagelet_engine.data import processing
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import DirectorySync, Syncer
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.ca_certificates import write_authorities
 from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint, common_environment, host_plan
 from sagelet_engine.execution.work import HostLine

@@ -15,7 +15,7 @@ from sagelet_engine.data.directory_sync import Syncer
 from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.ca_certificates import write_authorities
 from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.execution.work import HostLine

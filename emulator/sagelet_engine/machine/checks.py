@@ -179,7 +179,7 @@ def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int
 
 def check_databases(data: Path) -> Check:
     """Reads all pages of the databases, even beside a server."""
-    from sagelet_engine.state.soundness import damage
+    from sagelet_engine.state.integrity import damage
 
     found = damage(data)
     if not found:

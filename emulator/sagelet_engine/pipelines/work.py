@@ -77,7 +77,7 @@ class PipelineWork:
     # --- what steps are like now --------------------------------------------------------------------------------
 
     def _seen(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
-        """Returns a step as what it made shows it."""
+        """Returns the step, updated from the state of what it made (a job, a message, ...)."""
         try:
             return self._looked_at(record, run, now_ms)
         except UNUSABLE as error:

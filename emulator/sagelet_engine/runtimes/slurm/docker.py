@@ -40,7 +40,7 @@ START_S = 30.0
 
 
 class DockerFault(Exception):
-    """`docker` failed. The message is its own."""
+    """`docker` failed. The message is what `docker` printed."""
 
 
 class Container(host_shim.Body):
