@@ -21,9 +21,9 @@ from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
-from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
 from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports
 from sagelet_engine.images.resolve import Resolver
@@ -48,8 +48,8 @@ from sagelet_engine.scheduling.local import LocalScheduler
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.identity import forget_former
+from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
-from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.tuning.facet import TuningJobs
 from sagelet_engine.tuning.work import TuningWork
@@ -120,7 +120,7 @@ class Engine:
         self._closing = threading.Event()
         self._supervisors = Supervisors(self._closing)
         self._disk = DiskWatch(settings.data)
-        self._soundness = Soundness(settings.data, self._closing)
+        self._integrity = IntegrityCheck(settings.data, self._closing)
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
@@ -234,7 +234,7 @@ class Engine:
         self._recovery.start()
         self._republishing.start()
         self._retention.start()
-        self._soundness.start()
+        self._integrity.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -258,12 +258,12 @@ class Engine:
         self._scheduler.start()
         self.orchestrator.start()
         # No caller waits for these.
-        for stray in () if self._closing.is_set() else self.end_strays():
-            log.warning("ended: %s", stray)
+        for orphan in () if self._closing.is_set() else self.end_orphans():
+            log.warning("ended: %s", orphan)
 
-    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Ends hosts without a job; see strays.end_strays."""
-        return end_strays(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
+    def end_orphans(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Ends hosts without a job; see orphans.end_orphans."""
+        return end_orphans(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""
@@ -278,7 +278,7 @@ class Engine:
         self._scheduler.close()
         self._outbox.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        join_all([self._recovery, self._republishing, self._retention, self._soundness], deadline)
+        join_all([self._recovery, self._republishing, self._retention, self._integrity], deadline)
         join_all([self.orchestrator, self._scheduler, self._outbox], deadline)
         self._supervisors.join(deadline)
         try:
@@ -295,7 +295,7 @@ class Engine:
         return self._clock.now_ms()
 
     def health(self) -> Health:
-        databases = self._soundness.states()
+        databases = self._integrity.states()
         sound = all(state == "ok" for state in databases.values())
         return {
             "instance": self.instance,

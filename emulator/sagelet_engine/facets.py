@@ -233,7 +233,8 @@ class Jobs(JobsOf[TrainingJob]):
             return None
 
     def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
-        return self._store.search(query)
+        found = self._store.search(query)
+        return SearchPage([as_training(job) for job in found.jobs], found.total, found.next)
 
     def unfinished(self) -> list[Job]:
         """Returns every job of any kind that has not ended, the oldest first, of all accounts and regions."""

@@ -84,7 +84,7 @@ def _changes(server: Server, hub: bool) -> dict[str, str | None]:
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    """Becomes the command, so its exit code and its signals are its own."""
+    """Replaces this process by the command (exec), so the command's exit code and signals reach the caller."""
     for name in _IGNORED_BY_PYTHON:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -367,8 +367,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Opens a database without migrating it. Database would migrate it to today's schema, under a server that may be
-    older.
+    """Opens a database without migrating it. The class Database would migrate it, but its server may be older.
 
     Raises StoreUnavailable.
     """

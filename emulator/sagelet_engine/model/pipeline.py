@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.orchestration import Child, Orchestration, OrchestrationKey, OrchestrationKind
@@ -59,6 +59,15 @@ class Pipeline:
     def aliases_of(self, version: int | None) -> list[str]:
         """Returns the aliases of a version, in order."""
         return sorted(alias for alias, number in self.aliases.items() if number == version)
+
+
+class Selection(NamedTuple):
+    """SelectiveExecutionConfig."""
+
+    #: Names of the steps that run.
+    steps: frozenset[str]
+    #: ARN of the execution whose results the other steps have.
+    source: str
 
 
 class StepState(str, Enum):
@@ -143,6 +152,16 @@ class PipelineExecution(Orchestration):
     @property
     def execution_id(self) -> str:
         return self.key.name.rpartition("/")[2]
+
+    @property
+    def selection(self) -> Selection | None:
+        """Returns the steps that were chosen to run. None: all run."""
+        config = self.request.get("SelectiveExecutionConfig")
+        if config is None:
+            return None
+        # StartPipelineExecution has added the source if the client named none.
+        steps = frozenset(one["StepName"] for one in config["SelectedSteps"])
+        return Selection(steps, config["SourcePipelineExecutionArn"])
 
     @property
     def pipeline_key(self) -> PipelineKey:

@@ -35,6 +35,10 @@ class TrainingJob(Job):
     def spec(self) -> TrainingSpec:
         return TrainingSpec.of(self.request)
 
+    @property
+    def hyperparameters(self) -> Mapping[str, str]:
+        return self.spec.hyperparameters
+
     def without_attempt(self: T) -> T:
         return replace(self, compilation=None)
 

@@ -212,8 +212,7 @@ class _State:
 
 def _selection(execution: PipelineExecution, definition: Definition) -> tuple[frozenset[str] | None, frozenset[str]]:
     """Returns the steps that run (None: all), and those whose results are those of the source."""
-    given = execution.request.get("SelectiveExecutionConfig")
-    if given is None:
+    chosen = execution.selection
+    if chosen is None:
         return None, frozenset()
-    selected = frozenset(one["StepName"] for one in given["SelectedSteps"])
-    return selected, frozenset(definition.upstream([*selected])) - selected
+    return chosen.steps, frozenset(definition.upstream([*chosen.steps])) - chosen.steps

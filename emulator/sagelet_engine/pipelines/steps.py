@@ -266,7 +266,10 @@ def _call(
     request: JsonObject,
     exists: tuple[str, ...] = (),
 ) -> JsonObject:
-    """`exists`: codes of the error of a name that is taken. The name follows from the execution, so it is its own."""
+    """Calls SageMaker. An error in `exists` says that the name is taken, and is not raised.
+
+    The name follows from the execution, so an earlier try of this step made what has it.
+    """
     try:
         return calls(execution.key.account, execution.key.region, "sagemaker", operation, request)
     except CallRefused as error:

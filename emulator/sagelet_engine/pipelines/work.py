@@ -77,7 +77,7 @@ class PipelineWork:
     # --- what steps are like now --------------------------------------------------------------------------------
 
     def _seen(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
-        """Returns a step as what it made shows it."""
+        """Returns the step, updated from the state of what it made (a job, a message, ...)."""
         try:
             return self._looked_at(record, run, now_ms)
         except UNUSABLE as error:
@@ -124,7 +124,8 @@ class PipelineWork:
         return newest
 
     def _source(self, record: PipelineExecution) -> tuple[Mapping[str, StepRun], str]:
-        arn = record.request["SelectiveExecutionConfig"]["SourcePipelineExecutionArn"]
+        assert record.selection is not None
+        arn = record.selection.source
         for other in self._kept.every(record.key.account, record.key.region):
             if other.key.arn == arn:
                 return {run.name: run for run in self._kept.children(other.id)}, arn

@@ -23,7 +23,6 @@ from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, utf8_size
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
-from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.store import codec
 from sagelet_engine.store import lists as sql_pages
 from sagelet_engine.store import logs as sql_append
@@ -100,10 +99,8 @@ class Store(Database):
             except sqlite3.IntegrityError as error:
                 raise JobNameInUse(job.key.arn) from error
             _put_tags(db, job.id, job.tags)
-            parameters = job.spec.hyperparameters if isinstance(job, TrainingJob) else {}
-            db.executemany(
-                "INSERT INTO hyperparameters VALUES (?, ?, ?)", [(job.id, *given) for given in parameters.items()]
-            )
+            parameters = [(job.id, *given) for given in job.hyperparameters.items()]
+            db.executemany("INSERT INTO hyperparameters VALUES (?, ?, ?)", parameters)
         self._note_change()
 
     def update(self, job: J, *, durable: bool = True) -> J:
@@ -164,14 +161,14 @@ class Store(Database):
         rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
         return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
 
-    def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
-        """Returns one page of the jobs that satisfy an expression."""
+    def search(self, query: JobSearch) -> SearchPage[Job]:
+        """Returns one page of the training jobs that satisfy an expression."""
         rows = self._rows(*sql_search.search(query))
         page = rows[: query.limit]
         jobs = self.by_ids([row[0] for row in page])
         more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
         total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
-        return SearchPage([as_training(jobs[row[0]]) for row in page if row[0] in jobs], total, more)
+        return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns the names `HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` of jobs that begin with `beginning`,

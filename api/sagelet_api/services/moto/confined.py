@@ -81,7 +81,7 @@ class _Requests:
 
 
 class _Finder(MetaPathFinder):
-    """Changes moto's services when moto imports them, which it does on their first use."""
+    """Patches a service of moto at its import, which moto does on the service's first use."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname not in _CHANGED:

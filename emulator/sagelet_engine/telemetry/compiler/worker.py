@@ -78,7 +78,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Place:
+class CallSite:
     """Calls of one kind from one line of the user's script."""
 
     #: `item`, `__repr__`, `torch.save`, ...
@@ -106,7 +106,7 @@ class Devices:
     #: Parameters on an XLA device.
     xla_params: int = 0
     #: Where the script asked for a CUDA device.
-    cuda_requests: tuple[Place, ...] = ()
+    cuda_requests: tuple[CallSite, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class Figures:
     memory: Memory = Memory()
     fallbacks: dict[str, int] = field(default_factory=dict)
     graph: Graph = field(default_factory=Graph)
-    evaluations: tuple[Place, ...] = ()
-    saves: tuple[Place, ...] = ()
+    evaluations: tuple[CallSite, ...] = ()
+    saves: tuple[CallSite, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
     devices: Devices = Devices()
     collectives: Collectives = Collectives()

@@ -13,8 +13,8 @@ from sagelet_engine.store.jobs import Store
 log = logging.getLogger(__name__)
 
 
-def end_strays(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run: bool = False) -> tuple[str, ...]:
-    """Ends strays and returns one text for each. A dry run only finds them. The caller must own the data directory.
+def end_orphans(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run: bool = False) -> tuple[str, ...]:
+    """Ends orphans and returns one text for each. A dry run only finds them. The caller must own the data directory.
 
     A host with this directory's id but without a job was left by a job that was reset, deleted or lost with a database.
     """
@@ -24,10 +24,10 @@ def end_strays(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run
             # Hosts first, then jobs: a job created meanwhile is in the store before it has hosts.
             there = runtime.jobs()
             known = {job.launch_id for job in store.unfinished()}
-            for stray in sorted(there - known):
-                found.append(f"hosts of {stray}, a job that is not known here")
+            for orphan in sorted(there - known):
+                found.append(f"hosts of {orphan}, a job that is not known here")
                 if not dry_run:
-                    runtime.reap(stray)
+                    runtime.reap(orphan)
             found += runtime.end_lost(dry_run=dry_run)
         except (RuntimeUnavailable, StoreUnavailable) as error:
             log.warning("hosts without a job could not be looked for: %s", error)
