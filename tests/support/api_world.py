@@ -16,6 +16,7 @@ from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
+from sagelet_api.protocol.calls import HEADERS
 from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.own_services import own_services
@@ -126,7 +127,8 @@ class ApiWorld(World):
         **headers: str,
     ) -> tuple[int, dict[str, str], bytes]:
         """Sends any signed request, in this process and without a socket. `_` in a header's name stands for `-`."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        own = {"host": "localhost", "authorization": _authorization(account, service)}
+        given = {**own, **{name.replace("_", "-"): value for name, value in headers.items()}}
         lengths = {"content-type": content_type, "content-length": str(len(content))}
         answered: list[Any] = []
         answer = self._application(
@@ -139,14 +141,11 @@ class ApiWorld(World):
                 "SERVER_NAME": "localhost",
                 "SERVER_PORT": "80",
                 "wsgi.url_scheme": "http",
-                "HTTP_HOST": "localhost",
-                "HTTP_AUTHORIZATION": _authorization(account, service),
                 "CONTENT_TYPE": content_type,
                 "CONTENT_LENGTH": str(len(content)),
                 "wsgi.input": io.BytesIO(content),
-                "sagelet.headers": {**lengths, **given, "host": "localhost"},
-                "sagelet.metadata": {name: value for name, value in given.items() if name.startswith("x-amz-meta-")},
-                **{f"HTTP_{name.upper()}": value for name, value in headers.items()},
+                HEADERS: {**lengths, **given},
+                **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in given.items()},
             },
             lambda *response: answered.extend(response[:2]),
         )

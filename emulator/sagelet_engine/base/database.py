@@ -177,16 +177,15 @@ class Database:
                 connection = self._idle.pop()
             except IndexError:
                 connection = self._connect()
-        try:
-            with _as_ours(self._path):
+            try:
                 yield connection
-        finally:
-            self._idle.append(connection)
-            if self._closed:
-                self._close_idle()
-            elif len(self._idle) > MOST_IDLE:
-                with suppress(IndexError):
-                    self._disconnect(self._idle.popleft())
+            finally:
+                self._idle.append(connection)
+                if self._closed:
+                    self._close_idle()
+                elif len(self._idle) > MOST_IDLE:
+                    with suppress(IndexError):
+                        self._disconnect(self._idle.popleft())
 
     def _connect(self) -> sqlite3.Connection:
         if _identity(self._path) != self._file:

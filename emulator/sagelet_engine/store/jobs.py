@@ -446,23 +446,19 @@ class Store(Database):
         return found[0]
 
     def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[Job]:
-        with self._connection() as db:
-            rows = db.execute(f"SELECT id, record, version FROM jobs {clauses}", parameters).fetchall()
-            tags: dict[str, dict[str, str]] = {row[0]: {} for row in rows}
-            for job_id, key, value in db.execute(
-                "SELECT job_id, key, value FROM tags WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY key",
-                (json.dumps(list(tags)),),
-            ):
-                tags[job_id][key] = value
-        return [self._decoded(job_id, record, version, tags[job_id]) for job_id, record, version in rows]
+        """Returns the jobs that `clauses` choose, in one statement: job and tags are of one moment."""
+        rows = self._rows(f"SELECT id, record, version, {_TAGS} FROM jobs {clauses}", parameters)
+        return [self._decoded(*row) for row in rows]
 
-    def _decoded(self, job_id: str, record: str, version: int, tags: dict[str, str]) -> Job:
+    def _decoded(self, job_id: str, record: str, version: int, tags: str) -> Job:
         try:
-            return codec.decode(record, version, tags)
+            return codec.decode(record, version, json.loads(tags))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DatabaseDamaged(self._path, f"the record of job {job_id} cannot be read") from error
 
 
+#: A job's tags as a JSON object, by their keys.
+_TAGS = "(SELECT json_group_object(key, value) FROM (SELECT key, value FROM tags WHERE job_id = jobs.id ORDER BY key))"
 _BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
 _STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
 _SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
