@@ -286,7 +286,7 @@ class StrictRequest(HTTPRequest):
         self._body: RequestBody | None = None
 
     def parse_request(self) -> None:
-        """Reads the head, and answers one that is no request. cheroot's own method reads each line in pieces."""
+        """Reads the head, and answers one that is not a request. cheroot's method reads each line in pieces."""
         self.rfile = _Head(self.conn.rfile, self.server.max_request_header_size)
         try:
             if not self.read_request_line():
