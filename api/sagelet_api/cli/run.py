@@ -12,7 +12,7 @@ import click
 from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.hub_endpoint import hub_endpoint
 from sagelet_api.cli.options import F, json_option, server_options
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.text import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
 from sagelet_api.servers.server import Server
