@@ -206,5 +206,8 @@ class WorkerReport(Figures):
     last_step_ms: int = 0
     #: Since when it compiles, in ms since the epoch. 0 if it does not.
     compiling_since_ms: int = 0
+    #: Seconds that its threads ran, and that they were ready to run and had no CPU. 0 if the kernel does not count.
+    cpu_seconds: float = 0.0
+    cpu_wait_seconds: float = 0.0
     #: All steps, in a bounded number of spans.
     timeline: tuple[Span, ...] = ()
