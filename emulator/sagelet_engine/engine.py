@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import sagelet_engine
-from sagelet_engine.base.clock import Clock, SteadyClock
+from sagelet_engine.base.clock import Clock, SteadyClock, SystemClock
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair, ca_file, key_pair, make_own_private
 from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.compile_cache.store import CacheStore
+from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint
@@ -26,9 +28,11 @@ from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
 from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports
+from sagelet_engine.functions.invocations import Invocations
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
+from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
@@ -94,8 +98,12 @@ class Engine:
         clock: Clock,
         lock: DirectoryLock | None = None,
         calls: ServiceCalls = NO_CALLS,
+        functions: Functions = NO_FUNCTIONS,
+        function_runtime: Runtime | None = None,
     ) -> None:
-        """`lock`: of the data directory; the engine owns it from now on. `calls`: what steps of pipelines call."""
+        """`lock`: of the data directory; the engine owns it from now on. `calls`: what steps of pipelines call, and
+        `functions`: what they invoke. `function_runtime`: runs those, if `runtime` does not.
+        """
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
@@ -125,6 +133,7 @@ class Engine:
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs, self.processing = self._make_jobs()
+        self.functions = self._make_functions(functions, function_runtime or runtime)
         self.orchestrator = self._make_orchestrator(calls)
         self.tuning = TuningJobs(self._store, steady, self.orchestrator.watch)
         self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch, self.computing)
@@ -190,12 +199,25 @@ class Engine:
 
     def _make_orchestrator(self, calls: ServiceCalls) -> Orchestrator:
         tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)
-        pipelines = PipelineWork(self._store.orchestrations, self._objects, self._clock, calls)
+        pipelines = PipelineWork(self._store.orchestrations, self._objects, self._clock, calls, self.functions)
         works: dict[OrchestrationKind, Work[Any]] = {
             OrchestrationKind.TUNING: tuning,
             OrchestrationKind.PIPELINE_EXECUTION: pipelines,
         }
         return Orchestrator(self._store, self._clock, works)
+
+    def _make_functions(self, functions: Functions, runtime: Runtime) -> Invocations:
+        settings = self._settings
+        return Invocations(
+            settings.data,
+            runtime,
+            functions,
+            lambda host: Endpoint(self._port, self.keys, settings.tls).url(host),
+            lambda: ca_file(settings.data) if settings.tls else None,
+            self._clock if self._runtime.runs_scripts else SystemClock(),
+            # Simulated time must not pass while a function runs.
+            waits=not self._runtime.runs_scripts,
+        )
 
     def _make_scheduler(self) -> Scheduler:
         """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
@@ -256,6 +278,10 @@ class Engine:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
+        try:
+            self.functions.sweep(self._executions())
+        except (RuntimeUnavailable, StoreUnavailable, DirectoryStays) as error:
+            log.warning("what functions have left could not be removed: %s", error)
         self.orchestrator.start()
         # No caller waits for these.
         for stray in () if self._closing.is_set() else self.end_strays():
@@ -263,7 +289,13 @@ class Engine:
 
     def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Ends hosts without a job; see strays.end_strays."""
-        return end_strays(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
+        return end_strays(
+            self._store, [self._runtime], self._settings.data, self.functions.is_waited_for, dry_run=dry_run
+        )
+
+    def _executions(self) -> set[str]:
+        """Returns the ids of the unfinished executions of pipelines, whose functions may run."""
+        return {record.id for record in self._store.orchestrations.unfinished()}
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""

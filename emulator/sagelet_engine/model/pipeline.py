@@ -112,6 +112,8 @@ class StepRun(Child):
     #: ARN of the execution whose result this step has: by the cache, or by SelectiveExecutionConfig.
     cached_from: str | None = None
     selected_from: str | None = None
+    #: True if a Lambda step failed because its time was over.
+    timed_out: bool = False
 
     @property
     def ended(self) -> bool:
