@@ -35,7 +35,8 @@ from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectStore
-from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
+from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind, OrchestrationStatus
+from sagelet_engine.model.pipeline import EXECUTION_STATUSES
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
@@ -82,6 +83,8 @@ class Health(TypedDict):
     jobs: Mapping[str, int]
     #: Number of tuning jobs by HyperParameterTuningJobStatus. Empty if a database is damaged.
     tuning_jobs: Mapping[str, int]
+    #: The same of executions of pipelines, by PipelineExecutionStatus.
+    executions: Mapping[str, int]
 
 
 class Engine:
@@ -338,12 +341,17 @@ class Engine:
             "auth": self._settings.auth,
             "gpus": len(self._gpus),
             "jobs": self._store.counts() if sound else {},
-            "tuning_jobs": self._tuning_jobs() if sound else {},
+            "tuning_jobs": self._orchestrations(OrchestrationKind.TUNING) if sound else {},
+            "executions": self._executions_by_status() if sound else {},
         }
 
-    def _tuning_jobs(self) -> dict[str, int]:
+    def _orchestrations(self, kind: OrchestrationKind) -> dict[str, int]:
         counts = self._store.orchestrations.counts()
-        return {status: number for (kind, status), number in counts.items() if kind == OrchestrationKind.TUNING.value}
+        return {status: number for (of, status), number in counts.items() if of == kind.value}
+
+    def _executions_by_status(self) -> dict[str, int]:
+        counts = self._orchestrations(OrchestrationKind.PIPELINE_EXECUTION)
+        return {EXECUTION_STATUSES[OrchestrationStatus(status)]: number for status, number in counts.items()}
 
     def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
         """Removes what ended jobs have left, except what `keep` allows. Raises StoreUnavailable."""

@@ -1,8 +1,8 @@
 """Runs the handler of a Lambda function once. It is copied beside the event. Standard library only, for Python 3.9.
 
 The directory that it is in has `event.json` and `invocation.json`. The answer goes to `../output/answer.json`:
-`payload` (JSON text), or `error` and `message`, or `timed_out`. Names and texts of errors are those of AWS's runtime interface
-client for Python (aws-lambda-python-runtime-interface-client, bootstrap.py), which is public.
+`payload` (JSON text), or `error` and `message`, or `timed_out`. Names and texts of errors are those of AWS's runtime
+interface client for Python, which is public (aws-lambda-python-runtime-interface-client, bootstrap.py).
 """
 
 import importlib

@@ -102,7 +102,7 @@ class Invoker(Protocol):
         ...
 
     def look(self, invocation: str) -> Outcome | None:
-        """Returns how it ended, or None while it runs. Raises RuntimeUnavailable."""
+        """Returns how it ended, or None while it runs. Raises FunctionRefused, RuntimeUnavailable."""
         ...
 
     def forget(self, invocation: str) -> None:

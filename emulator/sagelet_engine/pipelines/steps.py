@@ -277,7 +277,11 @@ class LambdaStep:
         return invocation
 
     def look(self, _calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
-        outcome = self._invoker.look(str(run.made))
+        try:
+            outcome = self._invoker.look(str(run.made))
+        except FunctionRefused as error:
+            # It was to run again, and cannot: for example, the image is gone.
+            raise CallRefused("ClientError", str(error)) from error
         if outcome is None:
             return None
         if outcome.timed_out:

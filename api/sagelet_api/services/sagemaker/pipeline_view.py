@@ -4,19 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
-from sagelet_engine.model.orchestration import OrchestrationStatus
-from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, StepRun
+from sagelet_engine.model.pipeline import EXECUTION_STATUSES, Pipeline, PipelineExecution, StepRun
 from sagelet_engine.pipelines.definition import Step, parse
 from sagelet_engine.pipelines.expressions import text_of
 
 #: botocore's shape PipelineExecutionStatus.
-STATUSES: Mapping[OrchestrationStatus, str] = {
-    OrchestrationStatus.IN_PROGRESS: "Executing",
-    OrchestrationStatus.STOPPING: "Stopping",
-    OrchestrationStatus.STOPPED: "Stopped",
-    OrchestrationStatus.FAILED: "Failed",
-    OrchestrationStatus.COMPLETED: "Succeeded",
-}
+STATUSES = EXECUTION_STATUSES
 #: AWS shows who made something. Here it is the owner.
 _NOBODY: Output = {}
 
