@@ -64,7 +64,12 @@ class ApiWorld(World):
             control,
             throttling.checks(),
             own.tables,
-            LambdaRequests(bridge.requests.wsgi, self.engine.functions.invoke, self.objects, None),
+            LambdaRequests(
+                bridge.requests.wsgi,
+                self.engine.functions.invoke,
+                self.objects,
+                bridge.functions.may_run_as if self.settings.enforce_iam else None,
+            ),
             protocols={"s3": self.s3.service},
             rest=own.rest,
             pages=pages,

@@ -1,11 +1,12 @@
 """Lambda steps through boto3: moto keeps the functions, and a host of the fake runtime stands in for the process."""
 
+import errno
 import io
 import json
 import threading
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.functions import invocations
+from sagelet_engine.orchestration import orchestrator
+from sagelet_engine.store.orchestrations import Kept
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.fakes import FakeHost
 from support.pipelines import ROLE, definition, get, step, train
@@ -265,3 +270,36 @@ def test_a_stop_waits_for_a_callback(world: ApiWorld) -> None:
     world.sagemaker.send_pipeline_execution_step_success(CallbackToken=bodies[0]["token"], ClientRequestToken="c" * 32)
     until(lambda: status(world, execution) == "Stopped")
     assert {name: one["StepStatus"] for name, one in steps(world, execution).items()} == {"ask": "Succeeded"}
+
+
+@pytest.mark.parametrize("where", ["unpack", "update"])
+def test_a_full_disk_is_one_line_at_a_time_and_the_step_runs_later(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """Either the files of a function cannot be written, or the record of the execution."""
+    arn, left = make(world), [3]
+    monkeypatch.setattr(orchestrator, "RETRY_SECONDS", 0.05)
+
+    def full(error: Exception, real: Callable[..., Any]) -> Callable[..., Any]:
+        def tried(*given: Any, **named: Any) -> Any:
+            if left[0]:
+                left[0] -= 1
+                raise error
+            return real(*given, **named)
+
+        return tried
+
+    if where == "unpack":
+        error: Exception = OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr(invocations, "unpack", full(error, invocations.unpack))
+    else:
+        error = StoreUnavailable("the disk of the data directory is full")
+        monkeypatch.setattr(Kept, "update", full(error, Kept.update))
+    execution = begin(world, call("ask", arn))
+    answer(host(world), payload="1")
+    until(lambda: status(world, execution) == "Succeeded")
+    said = [one for one in caplog.records if "goes on later" in one.message]
+    assert len(said) == 3
+    assert all(one.exc_info is None or one.exc_info is False for one in said)
+    assert steps(world, execution)["ask"]["AttemptCount"] == 1
+    assert [one.name for one in (world.settings.data / "functions").iterdir() if one.name.startswith(".")] == []
