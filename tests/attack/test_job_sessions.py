@@ -134,7 +134,7 @@ def test_it_passes_no_role_but_its_own(world: ApiWorld) -> None:
 def test_it_passes_no_role_by_a_function_either(world: ApiWorld) -> None:
     functions = client(world, "lambda", job_with(world, role(world, "lambda:*")))
     given = {"FunctionName": "f", "Runtime": "python3.11", "Handler": "f.h", "Code": {"ZipFile": b"x"}}
-    with pytest.raises(ClientError, match="AccessDeniedException.*iam:PassRole"):
+    with pytest.raises(ClientError, match=r"AccessDeniedException.*iam:PassRole"):
         functions.create_function(**given, Role=role(world, "*"))
 
 
