@@ -17,6 +17,7 @@ from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
 from sagelet_api.protocol.calls import HEADERS
+from sagelet_api.services.lambda_functions import LambdaFunctions, LambdaRequests
 from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.own_services import own_services
@@ -25,6 +26,7 @@ from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
+from sagelet_engine.model.functions import Functions
 from sagelet_engine.model.log_events import LogEvent, LogStream
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.runtime import Line
@@ -63,7 +65,12 @@ class ApiWorld(World):
             control,
             throttling.checks(),
             own.tables,
-            bridge.requests.wsgi,
+            LambdaRequests(
+                bridge.requests.wsgi,
+                self.engine.functions.invoke,
+                self.objects,
+                bridge.functions.may_run_as if self.settings.enforce_iam else None,
+            ),
             protocols={"s3": self.s3.service},
             rest=own.rest,
             pages=pages,
@@ -73,6 +80,9 @@ class ApiWorld(World):
 
     def make_calls(self) -> ServiceCalls:
         return self._calls
+
+    def make_functions(self) -> Functions:
+        return LambdaFunctions(self._bridge.functions, lambda: self.engine.keys, self.settings.enforce_iam)
 
     def make_statuses(self) -> StatusSink:
         return StateEvents(self._bridge.events)

@@ -7,7 +7,13 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.model.orchestration import Child, Orchestration, OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.orchestration import (
+    Child,
+    Orchestration,
+    OrchestrationKey,
+    OrchestrationKind,
+    OrchestrationStatus,
+)
 
 _NAMESPACE = uuid.UUID("b5f6d1c4-9a3e-4f0b-8d57-2c1e6a7f9034")
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -121,6 +127,8 @@ class StepRun(Child):
     #: ARN of the execution whose result this step has: by the cache, or by SelectiveExecutionConfig.
     cached_from: str | None = None
     selected_from: str | None = None
+    #: True if a Lambda step failed because its time was over.
+    timed_out: bool = False
 
     @property
     def ended(self) -> bool:
@@ -129,6 +137,16 @@ class StepRun(Child):
     @property
     def succeeded(self) -> bool:
         return self.ended and self.status is StepStatus.SUCCEEDED
+
+
+#: PipelineExecutionStatus of botocore.
+EXECUTION_STATUSES: Mapping[OrchestrationStatus, str] = {
+    OrchestrationStatus.IN_PROGRESS: "Executing",
+    OrchestrationStatus.STOPPING: "Stopping",
+    OrchestrationStatus.STOPPED: "Stopped",
+    OrchestrationStatus.FAILED: "Failed",
+    OrchestrationStatus.COMPLETED: "Succeeded",
+}
 
 
 @dataclass(frozen=True)
