@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -214,19 +213,21 @@ def test_models_that_are_hard_to_trace(tmp_path: Path) -> None:
     assert re.search(r"which is traced at each step: a graph: .*bessel", once.log)
 
 
-def test_the_report_counts_the_same_steps(tmp_path: Path) -> None:
-    lazily, once = both(tmp_path, WORKERS)
-    (before,), (after,) = (workers_of(tmp_path / kind, "algo-1") for kind in ("lazy", "once"))
-    assert (after.steps, after.optimizer_steps, after.markers) == (before.steps, before.optimizer_steps, before.markers)
-    assert after.compiles >= before.compiles
-    assert after.fallbacks == {}
+def test_two_workers_train_and_report_the_same(tmp_path: Path) -> None:
+    lazily, once = both(tmp_path, WORKERS, GPU_NUM_DEVICES="2")
     assert found(once.log)["workers"][0] == pytest.approx(found(lazily.log)["workers"][0], rel=1e-5)
+    reports = [workers_of(tmp_path / kind, "algo-1") for kind in ("lazy", "once")]
+    assert [len(workers) for workers in reports] == [2, 2]
+    for before, after in zip(*reports, strict=True):
+        assert (after.steps, after.optimizer_steps, after.markers) == (
+            before.steps, before.optimizer_steps, before.markers,
+        )  # fmt: skip
+        assert after.compiles >= before.compiles
+        assert after.fallbacks == {}
 
 
-@pytest.mark.parametrize("script", [CLONES, WORKERS], ids=["clones", "two workers"])
-def test_what_a_program_must_not_mix_up(tmp_path: Path, script: str) -> None:
-    variables = {"GPU_NUM_DEVICES": "2"} if script == WORKERS else {}
-    lazily, once = both(tmp_path, script, **variables)
+def test_a_clone_is_not_taken_for_its_model(tmp_path: Path) -> None:
+    lazily, once = both(tmp_path, CLONES)
     ((before, _),) = found(lazily.log).values()
     ((after, _),) = found(once.log).values()
     assert after == pytest.approx(before, rel=1e-5)
@@ -237,12 +238,20 @@ def test_dropout_draws_anew_at_each_step(tmp_path: Path) -> None:
     assert len(set(losses)) == len(losses)
 
 
-@pytest.mark.parametrize("model", ["gpt2", "bert", "conv"])
-def test_the_same_model(tmp_path: Path, model: str) -> None:
-    kinds: dict[str, Any] = {"native": None, "once": ONCE}
-    trained = same_model.in_turns(model, kinds, tmp_path, threads=1, steps=7, chunk=3, small=1)
-    assert trained["once"].device == "xla"
-    assert same_model.difference(trained["native"], trained["once"]).within(TOLERANCES[model])
+def test_the_same_models(tmp_path: Path) -> None:
+    names = ["gpt2", "bert", "conv"]
+    kinds: dict[str, dict[str, str] | None] = {"native": None, "once": ONCE}
+    trained = {}
+    for kind, variables in kinds.items():
+        under_way = same_model.start(
+            tmp_path / kind, compiled=variables is not None, threads=1, environment=variables or {},
+            models=",".join(names), steps=7, small=1,
+        )  # fmt: skip
+        trained[kind] = same_model.ended(*under_way, names)
+    for name in names:
+        native, once = trained["native"][name], trained["once"][name]
+        assert (native.device, once.device) == ("cpu", "xla")
+        assert same_model.difference(native, once).within(TOLERANCES[name]), name
 
 
 def test_another_word_is_refused(tmp_path: Path) -> None:
