@@ -90,7 +90,7 @@ class Application:
         hub: Hub | None = None,
         computing: ConcurrencyLimit | None = None,
     ) -> None:
-        """`computing`: a place of it is taken while an operation computes."""
+        """`computing` limits how many operations compute at the same time."""
         self._guard = guard
         self._computing = computing or ConcurrencyLimit(COMPUTING_AT_ONCE)
         self._hub = hub

@@ -14,6 +14,7 @@ from sagelet_api.http.server import Server
 from sagelet_api.http.tls import server_certificate
 from sagelet_api.hub.readers import JobReaders
 from sagelet_api.hub.service import Hub
+from sagelet_api.services.lambda_functions import LambdaFunctions, LambdaRequests
 from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.own_services import own_services
@@ -25,7 +26,7 @@ from sagelet_api.web.site import Site
 from sagelet_engine.base.clock import Clock, SystemClock
 from sagelet_engine.engine import Engine
 from sagelet_engine.hub.store import HubStore
-from sagelet_engine.machine.runtimes import Choice, choose
+from sagelet_engine.machine.runtimes import Choice, choose, for_functions
 from sagelet_engine.model.job import Job
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import check_complete
@@ -70,6 +71,8 @@ class Sagelet:
                 clock=clock,
                 lock=lock,
                 calls=self._calls,
+                functions=LambdaFunctions(bridge.functions, lambda: self.engine.keys, settings.enforce_iam),
+                function_runtime=for_functions(settings, self.choice.runtime, clock),
             )
         except BaseException:
             self._s3.close()
@@ -102,7 +105,12 @@ class Sagelet:
             ),
             throttling.checks(),
             own.tables,
-            bridge.requests.wsgi,
+            LambdaRequests(
+                bridge.requests.wsgi,
+                self.engine.functions.invoke,
+                self._s3.objects,
+                bridge.functions.may_run_as if settings.enforce_iam else None,
+            ),
             routes=bridge.requests.route,
             protocols={"s3": self._s3.service},
             rest=own.rest,

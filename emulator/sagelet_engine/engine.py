@@ -11,27 +11,32 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import sagelet_engine
-from sagelet_engine.base.clock import Clock, SteadyClock
+from sagelet_engine.base.clock import Clock, SteadyClock, SystemClock
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair, ca_file, key_pair, make_own_private
 from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.compile_cache.store import CacheStore
+from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
-from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
 from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports
+from sagelet_engine.functions.invocations import Invocations
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
+from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectStore
-from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
+from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind, OrchestrationStatus
+from sagelet_engine.model.pipeline import EXECUTION_STATUSES
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
@@ -48,8 +53,8 @@ from sagelet_engine.scheduling.local import LocalScheduler
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.identity import forget_former
+from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
-from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.tuning.facet import TuningJobs
 from sagelet_engine.tuning.work import TuningWork
@@ -78,6 +83,8 @@ class Health(TypedDict):
     jobs: Mapping[str, int]
     #: Number of tuning jobs by HyperParameterTuningJobStatus. Empty if a database is damaged.
     tuning_jobs: Mapping[str, int]
+    #: The same of executions of pipelines, by PipelineExecutionStatus.
+    executions: Mapping[str, int]
 
 
 class Engine:
@@ -94,8 +101,12 @@ class Engine:
         clock: Clock,
         lock: DirectoryLock | None = None,
         calls: ServiceCalls = NO_CALLS,
+        functions: Functions = NO_FUNCTIONS,
+        function_runtime: Runtime | None = None,
     ) -> None:
-        """`lock`: of the data directory; the engine owns it from now on. `calls`: what steps of pipelines call."""
+        """`lock`: of the data directory; the engine owns it from now on. `calls`: what steps of pipelines call, and
+        `functions`: what they invoke. `function_runtime`: runs those, if `runtime` does not.
+        """
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
@@ -120,11 +131,12 @@ class Engine:
         self._closing = threading.Event()
         self._supervisors = Supervisors(self._closing)
         self._disk = DiskWatch(settings.data)
-        self._soundness = Soundness(settings.data, self._closing)
+        self._integrity = IntegrityCheck(settings.data, self._closing)
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs, self.processing = self._make_jobs()
+        self.functions = self._make_functions(functions, function_runtime or runtime)
         self.orchestrator = self._make_orchestrator(calls)
         self.tuning = TuningJobs(self._store, steady, self.orchestrator.watch)
         self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch, self.computing)
@@ -190,12 +202,25 @@ class Engine:
 
     def _make_orchestrator(self, calls: ServiceCalls) -> Orchestrator:
         tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)
-        pipelines = PipelineWork(self._store.orchestrations, self._objects, self._clock, calls)
+        pipelines = PipelineWork(self._store.orchestrations, self._objects, self._clock, calls, self.functions)
         works: dict[OrchestrationKind, Work[Any]] = {
             OrchestrationKind.TUNING: tuning,
             OrchestrationKind.PIPELINE_EXECUTION: pipelines,
         }
         return Orchestrator(self._store, self._clock, works)
+
+    def _make_functions(self, functions: Functions, runtime: Runtime) -> Invocations:
+        settings = self._settings
+        return Invocations(
+            settings.data,
+            runtime,
+            functions,
+            lambda host: Endpoint(self._port, self.keys, settings.tls).url(host),
+            lambda: ca_file(settings.data) if settings.tls else None,
+            self._clock if self._runtime.runs_scripts else SystemClock(),
+            # Simulated time must not pass while a function runs.
+            waits=not self._runtime.runs_scripts,
+        )
 
     def _make_scheduler(self) -> Scheduler:
         """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
@@ -234,7 +259,7 @@ class Engine:
         self._recovery.start()
         self._republishing.start()
         self._retention.start()
-        self._soundness.start()
+        self._integrity.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -256,14 +281,24 @@ class Engine:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
+        try:
+            self.functions.sweep(self._executions())
+        except (RuntimeUnavailable, StoreUnavailable, DirectoryStays) as error:
+            log.warning("what functions have left could not be removed: %s", error)
         self.orchestrator.start()
         # No caller waits for these.
-        for stray in () if self._closing.is_set() else self.end_strays():
-            log.warning("ended: %s", stray)
+        for orphan in () if self._closing.is_set() else self.end_orphans():
+            log.warning("ended: %s", orphan)
 
-    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Ends hosts without a job; see strays.end_strays."""
-        return end_strays(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
+    def end_orphans(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Ends hosts without a job; see orphans.end_orphans."""
+        return end_orphans(
+            self._store, [self._runtime], self._settings.data, self.functions.is_waited_for, dry_run=dry_run
+        )
+
+    def _executions(self) -> set[str]:
+        """Returns the ids of the unfinished executions of pipelines, whose functions may run."""
+        return {record.id for record in self._store.orchestrations.unfinished()}
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""
@@ -278,7 +313,7 @@ class Engine:
         self._scheduler.close()
         self._outbox.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        join_all([self._recovery, self._republishing, self._retention, self._soundness], deadline)
+        join_all([self._recovery, self._republishing, self._retention, self._integrity], deadline)
         join_all([self.orchestrator, self._scheduler, self._outbox], deadline)
         self._supervisors.join(deadline)
         try:
@@ -295,7 +330,7 @@ class Engine:
         return self._clock.now_ms()
 
     def health(self) -> Health:
-        databases = self._soundness.states()
+        databases = self._integrity.states()
         sound = all(state == "ok" for state in databases.values())
         return {
             "instance": self.instance,
@@ -306,12 +341,17 @@ class Engine:
             "auth": self._settings.auth,
             "gpus": len(self._gpus),
             "jobs": self._store.counts() if sound else {},
-            "tuning_jobs": self._tuning_jobs() if sound else {},
+            "tuning_jobs": self._orchestrations(OrchestrationKind.TUNING) if sound else {},
+            "executions": self._executions_by_status() if sound else {},
         }
 
-    def _tuning_jobs(self) -> dict[str, int]:
+    def _orchestrations(self, kind: OrchestrationKind) -> dict[str, int]:
         counts = self._store.orchestrations.counts()
-        return {status: number for (kind, status), number in counts.items() if kind == OrchestrationKind.TUNING.value}
+        return {status: number for (of, status), number in counts.items() if of == kind.value}
+
+    def _executions_by_status(self) -> dict[str, int]:
+        counts = self._orchestrations(OrchestrationKind.PIPELINE_EXECUTION)
+        return {EXECUTION_STATUSES[OrchestrationStatus(status)]: number for status, number in counts.items()}
 
     def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
         """Removes what ended jobs have left, except what `keep` allows. Raises StoreUnavailable."""

@@ -35,7 +35,7 @@ from torch_without_cuda.wheel import MARKER, revision, without_cuda
 #: PyTorch's own index of wheels that are built without CUDA.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 #: Seconds for that index to answer.
-PATIENCE = 5.0
+TIMEOUT_S = 5.0
 VARIABLE = "SAGELET_TORCH_BUILD"
 BUILDS = ("auto", "cpu", "cuda")
 #: torch_xla has no release after 2.9.0, and its binary interface fits exactly one torch.
@@ -177,7 +177,7 @@ class Installer:
         return [] if url is None else ["--index-url", url]
 
 
-def is_reachable(url: str, timeout: float = PATIENCE, environ: Mapping[str, str] = os.environ) -> bool:
+def is_reachable(url: str, timeout: float = TIMEOUT_S, environ: Mapping[str, str] = os.environ) -> bool:
     """True if the index answers within `timeout` seconds. Certificates are pip's, where PIP_CERT names them."""
     certificates = environ.get("PIP_CERT") or None
     try:

@@ -24,7 +24,9 @@ def test_the_demo_compares_native_xla_and_inductor() -> None:
     difference = re.search(rf"{similar}: over \d+ points the curves are (\S+) apart \(root mean square\)", words)
     assert difference is not None
     assert float(difference[1]) < 0.003
-    assert re.search(r"SageMaker Training Compiler is (about \d+% (faster|slower)|as fast) in terms of total", words)
+    # One run of each gives a verdict only if the difference is far beyond what it can know.
+    verdict = r"SageMaker Training Compiler is about \d+% (faster|slower) in terms of total"
+    assert re.search(rf"{verdict}|One run of each does not say whether \S+ or \S+ is faster", words)
     # The table of three jobs is wider than 100 columns: its numbers are below the titles.
     assert re.search(r"Throughput without (.*?samples/s){3}", words)
     assert re.search(r"Compiling - [\d.]+", words)

@@ -22,7 +22,7 @@ ALL = os.environ.get("SAGELET_TEST_DOCTOR") == "all"
 FEW = ("device_mixing_wrong", "gradients_wrong")
 IN_DOCKER = [one for one in RUNS if one.name in FEW or (ALL and not one.stalls_at)]
 #: These depend on the speed of this machine, on a checkpoint that cannot be loaded, or on a script that saves nothing.
-BESIDE = {"short-training", "input-bound", "torch-save", "nothing-saved"}
+BESIDE = {"short-training", "slower-than-native", "input-bound", "torch-save", "nothing-saved"}
 BETWEEN_HOSTS = {"single-gpu-instances", "no-efa"}
 
 

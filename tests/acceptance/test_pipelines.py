@@ -63,3 +63,25 @@ def test_a_pipeline_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Job
     name = next(one for one in answer["steps"] if one["StepName"] == "Train")["Metadata"]["TrainingJob"]["Arn"]
     child = jobs.describe(name.rpartition("/")[2])
     assert child["HyperParameters"]["epochs"] == "2"
+
+
+def test_lambda_steps_of_the_sdk_run_as_processes(tmp_path: Path) -> None:
+    """Functions run for real in simulated time, too."""
+    with FastForward() as server:
+        client = HERE / "clients" / "lambda_step.py"
+        answer = Clients(server, tmp_path).python(client, str(tmp_path))
+    steps = {one["StepName"]: one for one in answer["steps"]}
+    assert answer["status"] == "Failed"
+    outputs = {one["Name"]: one["Value"] for one in steps["Count"]["Metadata"]["Lambda"]["OutputParameters"]}
+    assert outputs == {
+        "twice": "8",
+        "who": "me",
+        "good": "true",
+        "share": "0.5",
+        "caller": "arn:aws:sts::123456789012:assumed-role/SageMakerRole/count",
+        "name": "count",
+    }
+    assert steps["Broken"]["FailureReason"] == "The function broken failed: ValueError: no me here"
+    assert "counted for me" in " ".join(answer["log"])
+    assert answer["object"] == "4"
+    assert answer["invoked"] == {"error": "Unhandled", "errorType": "ValueError", "errorMessage": "no word here"}

@@ -131,6 +131,13 @@ def test_it_passes_no_role_but_its_own(world: ApiWorld) -> None:
     client(world, "sagemaker", job_with(world, passing, "two")).create_training_job(**request("more", RoleArn=wide))
 
 
+def test_it_passes_no_role_by_a_function_either(world: ApiWorld) -> None:
+    functions = client(world, "lambda", job_with(world, role(world, "lambda:*")))
+    given = {"FunctionName": "f", "Runtime": "python3.11", "Handler": "f.h", "Code": {"ZipFile": b"x"}}
+    with pytest.raises(ClientError, match=r"AccessDeniedException.*iam:PassRole"):
+        functions.create_function(**given, Role=role(world, "*"))
+
+
 def test_it_passes_no_role_by_a_tuning_job_either(world: ApiWorld) -> None:
     own, wide = role(world, "sagemaker:*"), role(world, "*")
     sagemaker = client(world, "sagemaker", job_with(world, own))

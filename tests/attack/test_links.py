@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sagelet_engine.base import json_files, nofollow
 from sagelet_engine.base.clock import SystemClock
-from sagelet_engine.base.members import LEAST_SIZE, TooLarge
+from sagelet_engine.base.extraction import LEAST_SIZE, TooLarge
 from sagelet_engine.base.tarballs import pack, unpack
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data import compilation, end_notes

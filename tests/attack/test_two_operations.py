@@ -127,7 +127,7 @@ def test_nothing_happens(world: ApiWorld, attacker: Attacker, case: tuple[str, s
     status, answer = attacker.send(service, target, body, **headers)
     assert status >= 400, answer
     assert b"AccessKeyId" not in answer
-    assert b"eve" not in attacker.owner_form("iam", "Action=ListUsers&Version=2010-05-08")[1]
+    assert b"<UserName>eve<" not in attacker.owner_form("iam", "Action=ListUsers&Version=2010-05-08")[1]
     assert b"<AlarmName>mine<" in attacker.owner_form("monitoring", "Action=DescribeAlarms&Version=2010-08-01")[1]
     assert world._bridge.process.backend("sagemaker")[ACCOUNT][REGION].notebook_instances == {}
 

@@ -21,7 +21,7 @@ from sagelet_api.app import Application
 from sagelet_api.auth.permissions import action_of
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import Call, Environ
+from sagelet_api.protocol.calls import HEADERS, Call, Environ
 from sagelet_api.protocol.operation_names import models_of, signing_name_of
 from sagelet_api.protocol.operations import RestOperation
 from sagelet_api.services.moto.bridge import MotoBridge
@@ -100,7 +100,8 @@ class Anything:
 
 def _environ(signing_name: str, sent: Sent) -> Environ:
     scope = f"{ACCOUNT}/20260101/{REGION}/{signing_name}/aws4_request"
-    headers = {"host": "localhost", **sent.headers}
+    signed = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
+    headers = {"host": "localhost", **sent.headers, "authorization": signed}
     given = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     return {
         "REQUEST_METHOD": sent.method,
@@ -112,12 +113,10 @@ def _environ(signing_name: str, sent: Sent) -> Environ:
         "SERVER_PORT": "80",
         "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(sent.body),
-        "sagelet.headers": headers,
-        "sagelet.metadata": {},
+        HEADERS: headers,
         **given,
         "CONTENT_TYPE": headers.get("content-type", ""),
         "CONTENT_LENGTH": str(len(sent.body)),
-        "HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
     }
 
 

@@ -16,6 +16,8 @@ from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
+from sagelet_api.protocol.calls import HEADERS
+from sagelet_api.services.lambda_functions import LambdaFunctions, LambdaRequests
 from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.own_services import own_services
@@ -24,6 +26,7 @@ from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
+from sagelet_engine.model.functions import Functions
 from sagelet_engine.model.log_events import LogEvent, LogStream
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.runtime import Line
@@ -62,7 +65,12 @@ class ApiWorld(World):
             control,
             throttling.checks(),
             own.tables,
-            bridge.requests.wsgi,
+            LambdaRequests(
+                bridge.requests.wsgi,
+                self.engine.functions.invoke,
+                self.objects,
+                bridge.functions.may_run_as if self.settings.enforce_iam else None,
+            ),
             protocols={"s3": self.s3.service},
             rest=own.rest,
             pages=pages,
@@ -72,6 +80,9 @@ class ApiWorld(World):
 
     def make_calls(self) -> ServiceCalls:
         return self._calls
+
+    def make_functions(self) -> Functions:
+        return LambdaFunctions(self._bridge.functions, lambda: self.engine.keys, self.settings.enforce_iam)
 
     def make_statuses(self) -> StatusSink:
         return StateEvents(self._bridge.events)
@@ -126,7 +137,8 @@ class ApiWorld(World):
         **headers: str,
     ) -> tuple[int, dict[str, str], bytes]:
         """Sends any signed request, in this process and without a socket. `_` in a header's name stands for `-`."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        own = {"host": "localhost", "authorization": _authorization(account, service)}
+        given = {**own, **{name.replace("_", "-"): value for name, value in headers.items()}}
         lengths = {"content-type": content_type, "content-length": str(len(content))}
         answered: list[Any] = []
         answer = self._application(
@@ -139,14 +151,11 @@ class ApiWorld(World):
                 "SERVER_NAME": "localhost",
                 "SERVER_PORT": "80",
                 "wsgi.url_scheme": "http",
-                "HTTP_HOST": "localhost",
-                "HTTP_AUTHORIZATION": _authorization(account, service),
                 "CONTENT_TYPE": content_type,
                 "CONTENT_LENGTH": str(len(content)),
                 "wsgi.input": io.BytesIO(content),
-                "sagelet.headers": {**lengths, **given, "host": "localhost"},
-                "sagelet.metadata": {name: value for name, value in given.items() if name.startswith("x-amz-meta-")},
-                **{f"HTTP_{name.upper()}": value for name, value in headers.items()},
+                HEADERS: {**lengths, **given},
+                **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in given.items()},
             },
             lambda *response: answered.extend(response[:2]),
         )

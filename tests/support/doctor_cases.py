@@ -10,9 +10,9 @@ from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import (
     BatchShape,
+    CallSite,
     Devices,
     Optimizer,
-    Place,
     StepSeconds,
     WorkerReport,
 )
@@ -67,6 +67,6 @@ def found(looked_at: Case) -> dict[str, Finding]:
     return {finding.rule.name: finding for finding in diagnose(looked_at)}
 
 
-def read(call: str, line: int, count: int, via: str = "") -> Place:
+def read(call: str, line: int, count: int, via: str = "") -> CallSite:
     """Makes a place where a tensor was read."""
-    return Place(call, "train.py", line, "main", via, count, 0.5)
+    return CallSite(call, "train.py", line, "main", via, count, 0.5)

@@ -107,7 +107,7 @@ class Lab:
     tells_time = True
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
-        patch.setattr(supervisor, "PULSE", 0.02)
+        patch.setattr(supervisor, "POLL_S", 0.02)
         patch.setattr(directory_sync, "PERIOD", 0.02)
         self.clock = FakeClock()
         self.steps = Steps(patch)

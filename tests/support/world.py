@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import StatusSink
@@ -58,6 +59,10 @@ class World:
         """Returns the operations that steps of pipelines call."""
         return NO_CALLS
 
+    def make_functions(self) -> Functions:
+        """Returns the functions that steps of pipelines invoke."""
+        return NO_FUNCTIONS
+
     def boot(self) -> Engine:
         engine = self.unstarted()
         engine.start(4599)
@@ -72,6 +77,7 @@ class World:
             statuses=self.statuses,
             clock=self.clock,
             calls=self.make_calls(),
+            functions=self.make_functions(),
         )
 
     def restart(self) -> None:

@@ -22,6 +22,7 @@ WRONG = [
     ("emulator/sagelet_engine/runtimes/node/plan.py", "def f(): import cheroot", "What runs on a node"),
     ("emulator/sagelet_engine/runtimes/slurm/usage.py", "import numpy", "What runs on a node"),
     ("emulator/sagelet_engine/model/series.py", "import time", "The model is pure"),
+    ("emulator/sagelet_engine/scheduling/local.py", "import sagelet_engine.model.training", "What is common"),
     ("emulator/sagelet_engine/facets.py", "import sagelet_engine.runtimes.slurm.file_sync.server", "The file sync"),
     ("emulator/sagelet_engine/execution/outbox.py", "import docker", "Docker's client"),
     ("emulator/sagelet_engine/execution/launch.py", "import sqlite3", "SQL is in the store"),

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xla
 RECORDING = os.environ.get("SAGELET_RECORD") == "1"
 LIVE = ("dynamic_shapes_wrong", "missing_mark_step_wrong", "device_mixing_wrong", "trainer_right_workers")
 #: Rules whose finding hangs on how fast this machine is now.
-TIMED = {"short-training", "input-bound"}
+TIMED = {"short-training", "slower-than-native", "input-bound"}
 
 
 @pytest.mark.parametrize("one", [one for one in RUNS if RECORDING or one.name in LIVE], ids=lambda one: one.name)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from sagelet_engine.telemetry.compiler.worker import Place, WorkerReport
+from sagelet_engine.telemetry.compiler.worker import CallSite, WorkerReport
 from support.training_host import TrainingHost, poll
 
 pytestmark = pytest.mark.xla
@@ -20,7 +20,7 @@ def report_of(host: TrainingHost) -> WorkerReport:
     return report
 
 
-def counts(places: tuple[Place, ...]) -> dict[tuple[str, str], int]:
+def counts(places: tuple[CallSite, ...]) -> dict[tuple[str, str], int]:
     """By call and function of the script."""
     return {(place.call, place.function): place.count for place in places}
 

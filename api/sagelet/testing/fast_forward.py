@@ -58,7 +58,7 @@ class NotInTime(SageletError, AssertionError):
 
 @dataclass(frozen=True)
 class Given(Generic[C]):
-    """A function, and patterns of the images and the names of the jobs that it stands in for."""
+    """A function that replaces jobs, and the patterns that an image and a job's name must match."""
 
     image: str
     job: str

@@ -37,7 +37,7 @@ class Fault:
 
 
 def slow_start(seconds: float) -> Fault:
-    """The instances take this long to come, at every start of the job."""
+    """Delays the start of the instances by `seconds`, at every start of the job."""
     return Fault(f"starting:{_number(seconds)}")
 
 

@@ -129,13 +129,13 @@ def _assumed(call: Call, environ: Environ) -> str:
 
 
 def _passed(call: Call, environ: Environ) -> list[str]:
-    """Returns the roles that a caller passes to a new job, tuning job or pipeline, except its own."""
-    if call.service != "sagemaker" or call.operation not in PASSING:
+    """Returns the roles that a caller passes to a new job, tuning job, pipeline or function, except its own."""
+    if call.operation not in PASSING.get(call.service, {}):
         return []
     body = read_body(environ, MAX_BODY)
     rewind(environ, body)
     try:
-        roles = PASSING[call.operation](json.loads(body))
+        roles = PASSING[call.service][call.operation](json.loads(body))
     except (ValueError, AttributeError, TypeError, RecursionError):
         return []  # The handler reports what is wrong with it.
     own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
@@ -217,16 +217,23 @@ def _role(body: JsonObject) -> list[str]:
     return list(_texts(body.get("RoleArn")))
 
 
+def _role_of_function(body: JsonObject) -> list[str]:
+    return list(_texts(body.get("Role")))
+
+
 #: The resource of iam:PassRole for a role that cannot be known from the request.
 ANY_ROLE = "*"
-#: Operations that get roles: how to find these in a body.
-PASSING: dict[str, Callable[[JsonObject], list[str]]] = {
-    "CreateTrainingJob": _role,
-    "CreateProcessingJob": _role,
-    "CreateHyperParameterTuningJob": _roles_of_definitions,
-    "CreatePipeline": _roles_of_pipeline,
-    "UpdatePipeline": _roles_of_pipeline,
-    "StartPipelineExecution": _role,
+#: Operations that get roles, by the service's signing name: how to find these in a body.
+PASSING: dict[str, dict[str, Callable[[JsonObject], list[str]]]] = {
+    "sagemaker": {
+        "CreateTrainingJob": _role,
+        "CreateProcessingJob": _role,
+        "CreateHyperParameterTuningJob": _roles_of_definitions,
+        "CreatePipeline": _roles_of_pipeline,
+        "UpdatePipeline": _roles_of_pipeline,
+        "StartPipelineExecution": _role,
+    },
+    "lambda": {"CreateFunction": _role_of_function, "UpdateFunctionConfiguration": _role_of_function},
 }
 
 

@@ -28,7 +28,7 @@ def is_version_2(call: Call) -> bool:
 def check_version_2(call: Call, environ: Environ, secret: Secret, now: datetime) -> None:
     """Raises AwsError unless the signature is valid and its time is now."""
     presigned = "authorization" not in call.headers
-    headers = sent_headers(call, environ)
+    headers = sent_headers(call)
     _refuse_unsigned(call)
     if presigned:
         # botocore's presigned URLs carry them in the query.

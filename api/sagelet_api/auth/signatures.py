@@ -96,7 +96,7 @@ def check_time(call: Call, claim: Claim, now: datetime) -> None:
 
 def check(call: Call, environ: Environ, claim: Claim, secret: Secret, payload: str) -> Checked:
     """Checks the signature. `payload`: the SHA-256 of the body in hex, or what stands for it. Raises AwsError."""
-    headers = sent_headers(call, environ)
+    headers = sent_headers(call)
     _check_coverage(call, claim, headers)
     refusals: list[AwsError] = []
     for host in signed_hosts(call, headers):
@@ -123,10 +123,9 @@ def _expires(call: Call) -> int:
     return int(text)
 
 
-def sent_headers(call: Call, environ: Environ) -> dict[str, str]:
+def sent_headers(call: Call) -> dict[str, str]:
     """Returns the headers by names in lower case. Values are text, which is UTF-8 on the wire unless it is ASCII."""
-    sent: Mapping[str, str] = environ.get("sagelet.headers") or call.headers
-    return {name: _text(value) for name, value in sent.items()}
+    return {name: _text(value) for name, value in call.headers.items()}
 
 
 def _text(value: str) -> str:

@@ -22,8 +22,9 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import Column, age, console, echo_json, iso, one_line, say, show_rows, size
+from sagelet_api.cli.output import Column, age, console, show_rows
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, iso, one_line, say, size
 from sagelet_api.cli.training_jobs import Job, JobName, describe
 from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.servers.server import Server

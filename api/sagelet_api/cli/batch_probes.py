@@ -21,8 +21,8 @@ from sagelet_api.cli.batch_search import (
     speed_of,
 )
 from sagelet_api.cli.control_client import ServerRefused, ask
-from sagelet_api.cli.output import say, until_reader_ends
 from sagelet_api.cli.submission import COMPILE
+from sagelet_api.cli.text import say, until_reader_ends
 from sagelet_api.cli.training_jobs import ENDED, Job, NoSuchJob, describe
 from sagelet_api.cli.wait import EVERY, Progress
 from sagelet_api.protocol.members import Parameters

@@ -213,7 +213,7 @@ def best_of(probes: Sequence[Probe], *, compiled: bool, rate: LearningRate | Non
 
 @dataclass(frozen=True)
 class Gain:
-    """What compiled training has over native: factors, None where one of the two is not known."""
+    """Gains of compiled over native training, as factors. None if either side is unknown."""
 
     size: float | None = None
     speed: float | None = None

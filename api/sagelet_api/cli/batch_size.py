@@ -23,10 +23,11 @@ from sagelet_api.cli.batch_search import (
 )
 from sagelet_api.cli.batch_table import GIB, show
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, say
+from sagelet_api.cli.output import console
 from sagelet_api.cli.quantities import Size
 from sagelet_api.cli.submission import pairs
 from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, from_document, from_script
+from sagelet_api.cli.text import say
 from sagelet_api.cli.training_jobs import JobName, describe
 from sagelet_api.cli.wait import Progress
 from sagelet_api.protocol.members import Parameters

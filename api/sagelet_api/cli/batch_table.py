@@ -6,7 +6,8 @@ from typing import Any
 
 from sagelet_api.cli.batch_probes import NAMES, Search
 from sagelet_api.cli.batch_search import Best, Gain, Probe, best_of, figure
-from sagelet_api.cli.output import Column, echo_json, show_rows, until_reader_ends
+from sagelet_api.cli.output import Column, show_rows
+from sagelet_api.cli.text import echo_json, until_reader_ends
 from sagelet_engine.base.errors import SageletError
 
 GIB = 1 << 30

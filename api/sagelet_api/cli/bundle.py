@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from sagelet_api.cli.options import torch_build_option
-from sagelet_api.cli.output import size
+from sagelet_api.cli.text import size
 
 
 @click.command()

@@ -8,9 +8,10 @@ import click
 
 from sagelet_api.cli.directories import known_directory, own_directory
 from sagelet_api.cli.options import directory_options, json_option
-from sagelet_api.cli.output import Column, echo_json, iso, show_rows
-from sagelet_api.cli.output import size as in_words
+from sagelet_api.cli.output import Column, show_rows
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, iso
+from sagelet_api.cli.text import size as in_words
 from sagelet_api.servers.server import Server
 from sagelet_engine.compile_cache.store import CacheStore, Entry
 

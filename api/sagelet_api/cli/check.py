@@ -7,7 +7,8 @@ import click
 from sagelet_api.cli.directories import own_directory
 from sagelet_api.cli.exit_codes import DONE, ERROR
 from sagelet_api.cli.options import account_directory_options, json_option
-from sagelet_api.cli.output import console, echo_json, printable, size
+from sagelet_api.cli.output import console
+from sagelet_api.cli.text import echo_json, printable, size
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.state.checking.report import Finding, Report

@@ -11,7 +11,8 @@ from sagelet_api.cli import repeating
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.output import console
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.comparison import files, table
 from sagelet_api.servers.server import Server

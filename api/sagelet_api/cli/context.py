@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from sagelet_api.cli.options import ContextName, absolute, checked, json_option, server_in
-from sagelet_api.cli.output import Column, console, echo_json, facts, say, show_rows
+from sagelet_api.cli.output import Column, console, facts, show_rows
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, say
 from sagelet_api.servers import values
 from sagelet_api.servers.contexts import DEFAULT, Context, Contexts, changed_contexts, read_contexts
 from sagelet_api.servers.rule import Given, choose

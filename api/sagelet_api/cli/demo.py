@@ -16,7 +16,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask, ask_health
 from sagelet_api.cli.detached import start_detached, stop_server
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.output import console
 from sagelet_api.cli.submission import (
     COMPILE,
     COMPILED_IMAGE,
@@ -25,6 +25,7 @@ from sagelet_api.cli.submission import (
     role_of,
     upload_sources,
 )
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import Job
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.comparison import table

@@ -10,7 +10,8 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, status_text
+from sagelet_api.cli.output import age, boxed, console, facts, status_text
+from sagelet_api.cli.text import echo_json, iso
 from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
 from sagelet_api.durations import lasted

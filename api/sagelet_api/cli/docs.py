@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 import click
 
 import sagelet_api
-from sagelet_api.cli.output import printable
+from sagelet_api.cli.text import printable
 from sagelet_engine.base.errors import SageletError
 
 #: Directories of pages, and pages beside them.

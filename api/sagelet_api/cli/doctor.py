@@ -14,7 +14,8 @@ from rich.text import Text
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.exit_codes import DONE, ERROR
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.output import console
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName, known
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.wire import JsonObject

@@ -4,7 +4,7 @@ import click
 
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName, known
 from sagelet_api.servers.server import Server
 

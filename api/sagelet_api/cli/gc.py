@@ -8,8 +8,8 @@ import click
 from sagelet_api.cli.control_client import ask_owner
 from sagelet_api.cli.directories import own_directory
 from sagelet_api.cli.options import endpoint_options, json_option
-from sagelet_api.cli.output import echo_json, size
 from sagelet_api.cli.quantities import Age, Size
+from sagelet_api.cli.text import echo_json, size
 from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import DataDirectoryInUse

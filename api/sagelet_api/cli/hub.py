@@ -12,8 +12,9 @@ import click
 from sagelet_api.cli.directories import known_directory, own_directory
 from sagelet_api.cli.hub_endpoint import hub_endpoint
 from sagelet_api.cli.options import directory_options, json_option
-from sagelet_api.cli.output import console, echo_json, printable, size
+from sagelet_api.cli.output import console
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, printable, size
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SettingsError

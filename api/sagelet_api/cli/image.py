@@ -8,8 +8,9 @@ import click
 
 from sagelet_api.cli.directories import known_directory, own_directory
 from sagelet_api.cli.options import directory_options, json_option, torch_build_option
-from sagelet_api.cli.output import Column, echo_json, iso, show_rows, size
+from sagelet_api.cli.output import Column, show_rows
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, iso, size
 from sagelet_api.servers.server import Server
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from dataclasses import asdict
 import click
 
 from sagelet_api.cli.options import json_option
-from sagelet_api.cli.output import Column, console, echo_json, show_rows
+from sagelet_api.cli.output import Column, console, show_rows
+from sagelet_api.cli.text import echo_json
 from sagelet_engine.instances.catalogue import PRICES_AS_OF, PRICES_REGION, InstanceType, every
 from sagelet_engine.instances.gpus import detect_gpus
 

@@ -5,7 +5,7 @@ import click
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, describe, known
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError

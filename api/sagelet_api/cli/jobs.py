@@ -14,18 +14,8 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import (
-    Column,
-    age,
-    console,
-    echo_json,
-    iso,
-    plain_row,
-    say,
-    show_rows,
-    status_text,
-    table,
-)
+from sagelet_api.cli.output import Column, age, console, plain_row, show_rows, status_text, table
+from sagelet_api.cli.text import echo_json, iso, say
 from sagelet_api.cli.training_jobs import STATUSES, Job, Wanted, find, instances, trained_seconds
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server

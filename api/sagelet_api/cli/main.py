@@ -8,8 +8,8 @@ import click
 
 import sagelet_engine
 from sagelet_api.cli.exit_codes import ERROR, INTERRUPTED, EndedWith
-from sagelet_api.cli.output import printable, until_reader_ends
 from sagelet_api.cli.suggestions import ELSEWHERE, Suggesting
+from sagelet_api.cli.text import printable, until_reader_ends
 from sagelet_engine.base.errors import SageletError
 
 #: The sections of `sagelet --help`.

@@ -10,7 +10,7 @@ import click
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName, NoSuchJob, describe
 from sagelet_api.cli.tuning_jobs import NoSuchTuningJob, names_from
 from sagelet_api.cli.tuning_jobs import describe as describe_tuning

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from sagelet_api.cli.output import say
+from sagelet_api.cli.text import say
 from sagelet_api.servers import values
 from sagelet_api.servers.contexts import DEFAULT, read_contexts
 from sagelet_api.servers.rule import Given, choose

@@ -14,8 +14,9 @@ from sagelet_api.cli.control_client import ServerRefused
 from sagelet_api.cli.exit_codes import FAILED, STOPPED
 from sagelet_api.cli.logs import EVERY
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, say, show_rows, status_text
+from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, iso, say
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError

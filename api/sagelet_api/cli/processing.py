@@ -14,19 +14,9 @@ from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.job_actions import NotEnded
 from sagelet_api.cli.logs import EVERY, PAGE, JobLog, Printer
 from sagelet_api.cli.options import json_option, server_in, server_options
-from sagelet_api.cli.output import (
-    Column,
-    age,
-    console,
-    echo_json,
-    facts,
-    iso,
-    say,
-    show_rows,
-    status_text,
-    until_reader_ends,
-)
+from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, iso, say, until_reader_ends
 from sagelet_api.cli.training_jobs import ENDED, STATUSES, NoSuchJob
 from sagelet_api.durations import lasted
 from sagelet_api.protocol.members import Output

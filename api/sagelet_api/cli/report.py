@@ -7,13 +7,14 @@ from rich.text import Text
 
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.output import console
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.servers.server import Server
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
 from sagelet_engine.telemetry.compiler.text import duration, size, summary
-from sagelet_engine.telemetry.compiler.worker import Figures, Place
+from sagelet_engine.telemetry.compiler.worker import CallSite, Figures
 
 #: Lines of the tables of places, shapes and operations.
 MOST = 10
@@ -85,7 +86,7 @@ def _add(table: Table, *cells: str) -> None:
     table.add_row(*map(Text, cells))
 
 
-def _places(title: str, places: tuple[Place, ...]) -> Table:
+def _places(title: str, places: tuple[CallSite, ...]) -> Table:
     table = Table(title, "where", "by", "times", "took")
     for one in places[:MOST]:
         where = f"{one.file}:{one.line} {one.function}" if one.file else ""

@@ -12,7 +12,7 @@ import click
 from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.hub_endpoint import hub_endpoint
 from sagelet_api.cli.options import F, json_option, server_options
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.text import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
 from sagelet_api.servers.server import Server
@@ -84,7 +84,7 @@ def _changes(server: Server, hub: bool) -> dict[str, str | None]:
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    """Becomes the command, so its exit code and its signals are its own."""
+    """Replaces this process by the command (exec), so the command's exit code and signals reach the caller."""
     for name in _IGNORED_BY_PYTHON:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -7,8 +7,9 @@ import click
 
 from sagelet_api.cli.directories import served_directory
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json, size
+from sagelet_api.cli.output import console
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, size
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SettingsError

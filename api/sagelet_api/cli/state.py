@@ -11,7 +11,8 @@ import click
 from sagelet_api.cli.control_client import ask, ask_owner
 from sagelet_api.cli.directories import known_directory, own_directory
 from sagelet_api.cli.options import directory_options, endpoint_options, json_option
-from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.output import console
+from sagelet_api.cli.text import echo_json
 from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import DataDirectoryInUse, SageletError

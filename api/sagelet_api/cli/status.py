@@ -12,7 +12,8 @@ from sagelet_api.cli.detached import LOG, stop_server
 from sagelet_api.cli.directories import known_directory
 from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import directory_options, endpoint_options, json_option
-from sagelet_api.cli.output import age, console, echo_json, facts, size
+from sagelet_api.cli.output import age, console, facts
+from sagelet_api.cli.text import echo_json, size
 from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.state.notice import Notice, read_notice

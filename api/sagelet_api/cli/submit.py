@@ -12,7 +12,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.documents import BadDocument, read_document, request_from
 from sagelet_api.cli.logs import JobLog, Printer, print_log
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json, say, until_reader_ends
+from sagelet_api.cli.output import console
 from sagelet_api.cli.submission import (
     COMPILE,
     COMPILED_IMAGE,
@@ -25,6 +25,7 @@ from sagelet_api.cli.submission import (
     upload_input,
     upload_sources,
 )
+from sagelet_api.cli.text import echo_json, say, until_reader_ends
 from sagelet_api.cli.training_jobs import describe
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.protocol.members import Parameters

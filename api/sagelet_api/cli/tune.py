@@ -9,8 +9,9 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.batch_size import batch_size
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import Column, age, console, echo_json, facts, iso, say, show_rows, status_text
+from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.cli.text import echo_json, iso, say
 from sagelet_api.cli.tuning_jobs import TuningName, known, trials_of
 from sagelet_api.cli.tuning_jobs import describe as describe_tuning
 from sagelet_api.display import usd

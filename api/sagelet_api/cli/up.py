@@ -14,7 +14,7 @@ import sagelet_engine
 from sagelet_api.cli.detached import DETACHED, READY, start_detached
 from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import context_option, given_in, json_option
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.up_options import settings_of, settings_options
 from sagelet_api.ending import EndRequests
 from sagelet_api.servers.rule import directory_to_serve
@@ -74,11 +74,12 @@ def up(detach: bool, log_level: str, as_json: bool, context_name: str | None, **
 
 
 def _serve(settings: Settings) -> None:
+    # Before the import, which makes many objects without cycles, too.
+    gc.set_threshold(GARBAGE_THRESHOLD)
     from sagelet_api.serve import Sagelet
 
     end = EndRequests()
     arm(os.environ.get(VARIABLE, ""))
-    gc.set_threshold(GARBAGE_THRESHOLD)
     server = Sagelet(settings, on_reset=end.ask)
     adopted = server.start()
     now_ms, detached = SystemClock().now_ms(), DETACHED in os.environ

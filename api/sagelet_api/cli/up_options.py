@@ -84,7 +84,10 @@ OPTIONS = (
     ),
     option("--keep-files", default="30d", type=Age(), help="How long files of ended jobs (/opt/ml) stay at most."),
     option(
-        "--keep-files-size", default="20G", type=Size(), help="Disk for files of ended jobs; the youngest job's stay."
+        "--keep-files-size",
+        default="20G",
+        type=Size(),
+        help="Disk for files of ended jobs. The newest job's files always stay.",
     ),
     option("--keep-jobs", default="forever", type=Age(), help="How long ended jobs stay, with their logs and metrics."),
     option("--auth", is_flag=True, help="Accept only calls signed with the key pair in DATA/credentials."),

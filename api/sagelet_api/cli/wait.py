@@ -13,7 +13,8 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json, say, until_reader_ends
+from sagelet_api.cli.output import console
+from sagelet_api.cli.text import echo_json, say, until_reader_ends
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server

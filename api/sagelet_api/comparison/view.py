@@ -76,8 +76,8 @@ def table_row(row: Row) -> TableRow:
     sources = ", ".join(dict.fromkeys(filter(None, row.sources)))
     changes = (None, *row.changes[1:])
     cells = (
-        Cell(value_text(row, value), change_text(change), verdict(row, change))
-        for value, change in zip(row.values, changes, strict=True)
+        Cell(value_text(row, value), change_text(change), verdict(row, index))
+        for index, (value, change) in enumerate(zip(row.values, changes, strict=True))
     )
     return TableRow(row.title, sources, tuple(cells))
 

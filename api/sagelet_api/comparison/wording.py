@@ -29,9 +29,10 @@ def change_text(change: float | None) -> str:
     return f"{change:+,.1f}%" if abs(change) < 1000 else f"{change:+,.0f}%"
 
 
-def verdict(row: Row, change: float | None) -> str:
-    """Returns `better` or `worse`. Empty if neither can be said."""
-    if change is None or not row.better or abs(change) < 0.05:
+def verdict(row: Row, index: int) -> str:
+    """Returns `better` or `worse` for the job at `index`. Empty if one run of each job says neither."""
+    change = row.changes[index]
+    if change is None or not row.better or not row.told[index:] or not row.told[index]:
         return ""
     return "better" if (change > 0) == (row.better == "higher") else "worse"
 

@@ -32,7 +32,7 @@ LIMITS = ("files_seconds", "files_bytes", "jobs_seconds", "uploads_seconds")
 
 
 def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "Blueprint":
-    """Returns the endpoints. `on_reset`: None for a server inside another program."""
+    """Returns the control endpoints of a data directory. `on_reset` is None for a server inside another program."""
     from flask import Blueprint, request
     from werkzeug.exceptions import BadRequest, Conflict, Forbidden
 

@@ -3,6 +3,7 @@
 import errno
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from sagelet_api.http.connection import WAITING, Connection
 from sagelet_api.http.connection_manager import MORE, STARVED, BoundedConnectionManager
 from sagelet_api.http.request_log import log_answer
 from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
-from sagelet_api.protocol.calls import FROM_CONTAINERS, WsgiApp
+from sagelet_api.protocol.calls import FROM_CONTAINERS, HEADERS, Environ, WsgiApp
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.protocol.header_rules import check_head
 from sagelet_engine.base.errors import SettingsError
@@ -166,11 +167,36 @@ class _Gateway(wsgi.Gateway_10):
                 response.close()
 
     def get_environ(self) -> Any:
-        environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
-        names = {name.decode("latin-1").lower(): value for name, value in self.req.inheaders.items()}
-        environ["sagelet.headers"] = headers = {name: value.decode("latin-1") for name, value in names.items()}
-        environ["sagelet.metadata"] = {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
-        environ[FROM_CONTAINERS] = self.req.server.for_containers
+        """Returns WSGI's variables (PEP 3333), and the headers with the names that they were sent with."""
+        req = self.req
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in req.inheaders.items()}
+        environ: Environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
+        for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+            if (value := environ.pop(f"HTTP_{name}", None)) is not None:
+                environ[name] = value
+        environ.update(
+            {
+                HEADERS: headers,
+                FROM_CONTAINERS: req.server.for_containers,
+                "REQUEST_METHOD": req.method.decode("latin-1"),
+                "REQUEST_URI": req.uri.decode("latin-1"),
+                "SCRIPT_NAME": "",
+                "PATH_INFO": req.path.decode("latin-1"),
+                "QUERY_STRING": req.qs.decode("latin-1"),
+                "REMOTE_ADDR": req.conn.remote_addr or "",
+                "SERVER_NAME": req.server.server_name,
+                "SERVER_PORT": str(req.server.bind_addr[1]),
+                "SERVER_PROTOCOL": req.request_protocol.decode("latin-1"),
+                "wsgi.version": self.version,
+                "wsgi.url_scheme": req.scheme.decode("latin-1"),
+                "wsgi.input": req.rfile,
+                "wsgi.input_terminated": req.chunked_read,
+                "wsgi.errors": sys.stderr,
+                "wsgi.multithread": True,
+                "wsgi.multiprocess": False,
+                "wsgi.run_once": False,
+            }
+        )
         return environ
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
+from cheroot.errors import MaxSizeExceeded
 from cheroot.server import HeaderReader, HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
 
 from sagelet_api.http.request_log import log_refusal
@@ -259,6 +260,22 @@ _ESCAPED_SLASH = re.compile(rb"%2F", re.IGNORECASE)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+class _Head:
+    """The lines of one head. `most`: the largest size of all of them, in bytes."""
+
+    def __init__(self, source: Source, most: int) -> None:
+        self._source = source
+        self._left = most
+
+    def readline(self) -> bytes:
+        """Reads a line, or what comes before the end of the stream. Raises MaxSizeExceeded."""
+        line = self._source.readline(self._left + 1)
+        self._left -= len(line)
+        if self._left < 0:
+            raise MaxSizeExceeded
+        return line
+
+
 class StrictRequest(HTTPRequest):
     rfile: Any
 
@@ -267,6 +284,20 @@ class StrictRequest(HTTPRequest):
         self.header_reader = StrictHeaders()
         self.close_connection = False
         self._body: RequestBody | None = None
+
+    def parse_request(self) -> None:
+        """Reads the head, and answers one that is not a request. cheroot's method reads each line in pieces."""
+        self.rfile = _Head(self.conn.rfile, self.server.max_request_header_size)
+        try:
+            if not self.read_request_line():
+                return
+        except MaxSizeExceeded:
+            self.simple_response("414 Request-URI Too Long", "The request line is larger than this server takes.")
+            return
+        try:
+            self.ready = self.read_request_headers()
+        except MaxSizeExceeded:
+            self.simple_response("413 Request Entity Too Large", "The headers are larger than this server takes.")
 
     def read_request_line(self) -> bool:
         """Returns whether the line is a request line. If not, it has been answered."""

@@ -40,6 +40,8 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
 
+#: Set by the server: the headers as they were sent, by names in lower case. WSGI's variables cannot tell `_` from `-`.
+HEADERS = "sagelet.headers"
 #: Set by the application: the Call, which gets its operation's name once that is known.
 CALL = "sagelet.call"
 #: Set by the server for requests from the hosts of jobs, which are containers. Their signatures are always checked.
@@ -149,7 +151,7 @@ def parse_call(environ: Environ) -> Call:
     """Returns the Call of a request. Never raises: an unsigned or garbled one has no credential, and the request guard
     refuses it.
     """
-    headers = _headers(environ)
+    headers: Mapping[str, str] = environ[HEADERS]
     question = environ.get("QUERY_STRING", "")
     query = dict(parse_qsl(question, keep_blank_values=True)) if question else {}
     credential = find_credential(headers, query)
@@ -219,14 +221,6 @@ def _no_constant(name: str) -> None:
 
 
 _READER = json.JSONDecoder(parse_constant=_no_constant)
-
-
-def _headers(environ: Environ) -> dict[str, str]:
-    headers = {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")}
-    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        if environ.get(name):
-            headers[name.replace("_", "-").lower()] = environ[name]
-    return headers
 
 
 def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]) -> Protocol:

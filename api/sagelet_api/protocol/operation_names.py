@@ -73,7 +73,7 @@ def signing_name_of(model: str) -> str | None:
 
 
 def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
-    """Finds no routes, for a server whose only REST services are its own."""
+    """Finds no routes. For a server whose REST services are all implemented by sagelet."""
     return None
 
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import Environ, WsgiApp
+from sagelet_api.protocol.calls import HEADERS, Environ, WsgiApp
 from sagelet_api.protocol.operations import Context, Operations, RefusedOperation, SharedOperation
 from sagelet_api.protocol.validation import rule_book, validate
 from sagelet_engine.base.wire import JsonObject
@@ -69,7 +69,14 @@ def _environ(account: str, region: str, service: str, operation: str, body: byte
     metadata = rule_book(service).metadata
     host = f"{service}.{region}.amazonaws.com"
     scope = f"{account}/20000101/{region}/{metadata.get('signingName', service)}/aws4_request"
+    headers = {
+        "host": host,
+        "x-amz-target": f"{metadata['targetPrefix']}.{operation}",
+        "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }
     return {
+        HEADERS: headers,
+        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()},
         "REQUEST_METHOD": "POST",
         "PATH_INFO": "/",
         "QUERY_STRING": "",
@@ -80,9 +87,6 @@ def _environ(account: str, region: str, service: str, operation: str, body: byte
         "wsgi.input": BytesIO(body),
         "CONTENT_LENGTH": str(len(body)),
         "CONTENT_TYPE": f"application/x-amz-json-{metadata.get('jsonVersion', '1.1')}",
-        "HTTP_HOST": host,
-        "HTTP_X_AMZ_TARGET": f"{metadata['targetPrefix']}.{operation}",
-        "HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
     }
 
 

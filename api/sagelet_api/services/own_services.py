@@ -20,7 +20,7 @@ from sagelet_engine.settings import Settings
 
 @dataclass(frozen=True)
 class OwnServices:
-    """All services but S3, which has a protocol of its own (`services/s3`)."""
+    """The services that sagelet implements, except S3, whose protocol is different (`services/s3`)."""
 
     #: By the service's signing name. moto answers an operation that is in no table.
     tables: Mapping[str, Operations]

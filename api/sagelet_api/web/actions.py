@@ -11,7 +11,7 @@ from sagelet_api.protocol.calls import parse_json
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX
-from sagelet_api.web.site import Site, context, found, place
+from sagelet_api.web.site import Site, account_region, context, found
 from sagelet_engine.base.errors import JobNotInterruptible
 from sagelet_engine.model.training import TrainingJob
 
@@ -28,7 +28,7 @@ def blueprint(site: Site) -> "Blueprint":
     routes = Blueprint("actions", __name__, url_prefix=f"{PREFIX}/jobs/<name>")
 
     def shown(name: str) -> Any:
-        return redirect(url_for("job.overview", name=name, **place().query), 303)
+        return redirect(url_for("job.overview", name=name, **account_region().query), 303)
 
     @routes.get("/stop")
     def ask_stop(name: str) -> str:
@@ -47,7 +47,7 @@ def blueprint(site: Site) -> "Blueprint":
     def interrupt(name: str) -> Any:
         with found(name):
             try:
-                site.engine.jobs.interrupt(place().key(name))
+                site.engine.jobs.interrupt(account_region().key(name))
             except JobNotInterruptible as error:
                 raise ValidationException(str(error)) from error
         return shown(name)

@@ -9,7 +9,7 @@ from sagelet_api.loading import LOADING
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import WsgiApp
 from sagelet_api.web import PREFIX
-from sagelet_api.web.site import Site, TemplateValues, is_static, place
+from sagelet_api.web.site import Site, TemplateValues, account_region, is_static
 
 if TYPE_CHECKING:
     from flask import Flask, Response
@@ -94,7 +94,7 @@ def _surroundings() -> TemplateValues:
     """Returns what every template uses. `at` makes links that stay in the account and region."""
     from flask import url_for
 
-    here = place()
+    here = account_region()
 
     def at(endpoint: str, **values: Any) -> str:
         return url_for(endpoint, **{**here.query, **values})

@@ -34,7 +34,7 @@ class OpenedArchive:
 
 
 @dataclass(frozen=True)
-class Place:
+class S3Location:
     """Where a job leaves files."""
 
     title: str
@@ -68,12 +68,12 @@ def _uris(job: TrainingJob) -> list[tuple[str, S3Uri]]:
     return found
 
 
-def _place(site: Site, opening: "_Opening", job: TrainingJob, title: str, uri: S3Uri) -> Place:
+def _place(site: Site, opening: "_Opening", job: TrainingJob, title: str, uri: S3Uri) -> S3Location:
     if not is_accounts(site, job.key.account, uri.bucket):
-        return Place(title, str(uri), uri.bucket, [], False, [])
+        return S3Location(title, str(uri), uri.bucket, [], False, [])
     entries, more = objects_at(site.objects.catalog, uri, "", MOST)
     opened = [found for entry in entries if (found := opening.of(uri.bucket, entry)) is not None]
-    return Place(title, str(uri), uri.bucket, entries, bool(more), opened)
+    return S3Location(title, str(uri), uri.bucket, entries, bool(more), opened)
 
 
 class _Opening:

@@ -11,7 +11,7 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.curves import TIME, Chart, axes, charts, curves, over
 from sagelet_api.web.differences import side_by_side
 from sagelet_api.web.listing import Asked, listing
-from sagelet_api.web.site import Place, Site, TemplateValues, context, place
+from sagelet_api.web.site import AccountRegion, Site, TemplateValues, account_region, context
 from sagelet_engine.comparison.comparing import MOST_JOBS, CannotCompare, NotComparable
 from sagelet_engine.comparison.result import Job
 from sagelet_engine.model.job import JobKey, JobStatus
@@ -81,7 +81,7 @@ def _jobs(site: Site) -> list[TrainingJob]:
 
 
 def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[TemplateValues, int]:
-    """Returns the comparison or the reason why there is none, and the answer's status."""
+    """Returns template values and an HTTP status: the comparison, or the reason why there is none."""
     from flask import request
 
     try:
@@ -112,7 +112,7 @@ def _picker(site: Site, jobs: Sequence[TrainingJob]) -> TemplateValues:
 
 
 def _is_here(job: TrainingJob) -> bool:
-    here = place()
+    here = account_region()
     return (job.key.account, job.key.region) == (here.account, here.region)
 
 
@@ -126,5 +126,5 @@ def _names(jobs: Sequence[TrainingJob]) -> list[str]:
 
 
 def _link(job: Job) -> str:
-    query = Place(job.account, job.region).query
+    query = AccountRegion(job.account, job.region).query
     return f"{PREFIX}/jobs/{quote(job.name)}" + (f"?{urlencode(query)}" if query else "")

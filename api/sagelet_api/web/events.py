@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from sagelet_api.web import PREFIX
 from sagelet_api.web.listing import Asked, listing, tuning_listing
 from sagelet_api.web.logs import streams_of
-from sagelet_api.web.site import Site, context, place
+from sagelet_api.web.site import Site, account_region, context
 from sagelet_api.web.streams import Streams
 from sagelet_api.web.trials import state_of
 from sagelet_engine.base.wire import JsonObject
@@ -45,7 +45,7 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("/jobs/<name>/events")
     def job(name: str) -> "Response":
         """Sends news of one job: `version` changes with its record, `lines` says how many lines each log stream has."""
-        key = place().key(name)
+        key = account_region().key(name)
         site.job(name)
 
         def look() -> tuple[str, JsonObject]:

@@ -6,7 +6,7 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.columns import compiled_text, hosts_text, ran_text
 from sagelet_api.web.objects import size_of
 from sagelet_api.web.report import report_view
-from sagelet_api.web.site import Site, TemplateValues, context, place
+from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_api.web.steps import steps_view
 from sagelet_api.web.timeline import timeline
 from sagelet_engine.base.errors import OrchestrationNotFound
@@ -58,7 +58,7 @@ def _facts(site: Site, job: TrainingJob) -> TemplateValues:
         "findings": site.engine.reports.findings(job.key) if job.terminal else (),
         "final_metrics": described.get("FinalMetricDataList", []),
         "outputs": _outputs(site, job, described["ModelArtifacts"]["S3ModelArtifacts"]),
-        "place": place(),
+        "place": account_region(),
         "tuning": _tuning_of(site, job),
         "execution": site.engine.pipelines.maker(job),
     }
@@ -70,7 +70,7 @@ def _tuning_of(site: Site, job: TrainingJob) -> str | None:
         return None
     try:
         # The name in an ARN is in lower case.
-        return site.engine.tuning.get(place().tuning_key(job.parent.arn.rpartition("/")[2])).key.name
+        return site.engine.tuning.get(account_region().tuning_key(job.parent.arn.rpartition("/")[2])).key.name
     except OrchestrationNotFound:
         return None
 

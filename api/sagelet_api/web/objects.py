@@ -10,7 +10,7 @@ from sagelet_api.auth.objects_origin import objects_host, presigned
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.web import PREFIX
 from sagelet_api.web.folders import crumbs, objects_at
-from sagelet_api.web.site import Site, place
+from sagelet_api.web.site import Site, account_region
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket, NoSuchKey
 
@@ -63,7 +63,7 @@ def blueprint(site: Site) -> "Blueprint":
         with asked_for(site, request.args.get("uri", "")) as uri:
             site.objects.head(uri.bucket, uri.key)
         host = objects_host(request.host)
-        here = place()
+        here = account_region()
         if host is None:
             return redirect(url_for("objects.download", **{**here.query, "uri": str(uri)}))
         origin = f"{request.scheme}://{host}"
@@ -115,7 +115,7 @@ def asked_for(site: Site, text: str) -> Iterator[S3Uri]:
     except ValueError as error:
         raise BadRequest(str(error)) from error
     try:
-        if not is_accounts(site, place().account, uri.bucket):
+        if not is_accounts(site, account_region().account, uri.bucket):
             raise NoSuchBucket(uri.bucket)
         yield uri
     except (NoSuchBucket, NoSuchKey, DamagedObject) as error:

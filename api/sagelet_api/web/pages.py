@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX, columns
 from sagelet_api.web.listing import Asked, listing
-from sagelet_api.web.site import Site, TemplateValues, context, place
+from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_engine.model.job import JobStatus
 
 #: Other places that an empty list names.
@@ -41,7 +41,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/")
     def home() -> Any:
-        return redirect(url_for("pages.jobs", **{**request.args.to_dict(flat=False), **place().query}))
+        return redirect(url_for("pages.jobs", **{**request.args.to_dict(flat=False), **account_region().query}))
 
     return routes
 
@@ -49,7 +49,7 @@ def blueprint(site: Site) -> "Blueprint":
 def _list_values(site: Site, asked: Asked) -> TemplateValues:
     from flask import request
 
-    here = place()
+    here = account_region()
     counts = site.engine.jobs.counts(here.account, here.region)
     statuses = [(status.value, counts.get(status.value, 0)) for status in JobStatus]
     places = site.engine.jobs.places()

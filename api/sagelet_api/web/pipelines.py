@@ -8,7 +8,7 @@ from sagelet_api.durations import lasted
 from sagelet_api.services.sagemaker.pipeline_view import STATUSES
 from sagelet_api.web import PREFIX
 from sagelet_api.web.graph import HEIGHT, WIDTH, graph
-from sagelet_api.web.site import Site, TemplateValues, context, place
+from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_api.web.streams import Streams
 from sagelet_engine.base.errors import JobNotFound, OrchestrationNotFound, PipelineNotFound
 from sagelet_engine.base.wire import JsonObject
@@ -51,7 +51,7 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("")
     def listed() -> str:
         """Shows the newest executions. `?pipeline=`: only those of this one."""
-        here, wanted = place(), request.args.get("pipeline", "")
+        here, wanted = account_region(), request.args.get("pipeline", "")
         names = [one.key.name for one in site.engine.pipelines.every(here.account, here.region)]
         chosen = [name for name in names if wanted.lower() in ("", name.lower())]
         found = [
@@ -113,14 +113,16 @@ def _add_actions(routes: "Blueprint", site: Site) -> None:
         operation = {"stop": site.pipelines.stop, "retry": site.pipelines.retry}[action]
         arn = _execution(site, name, execution_id).key.arn
         operation(context(), {"PipelineExecutionArn": arn, "ClientRequestToken": uuid.uuid4().hex})
-        return redirect(url_for("pipelines.overview", name=name, execution_id=execution_id, **place().query), 303)
+        return redirect(
+            url_for("pipelines.overview", name=name, execution_id=execution_id, **account_region().query), 303
+        )
 
 
 def _execution(site: Site, name: str, execution_id: str) -> PipelineExecution:
-    """Returns the execution in the request's place. Raises werkzeug's NotFound."""
+    """Returns the execution in the account and region of the request. Raises werkzeug's NotFound."""
     from werkzeug.exceptions import NotFound
 
-    here = place()
+    here = account_region()
     try:
         return site.engine.pipelines.execution(PipelineKey(here.account, here.region, name).execution(execution_id))
     except (OrchestrationNotFound, PipelineNotFound) as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sagelet_api.web import PREFIX
 from sagelet_api.web.columns import hosts_text, ran_text
 from sagelet_api.web.logs import LIMIT, streams_of, window
-from sagelet_api.web.site import Site, TemplateValues, found, place
+from sagelet_api.web.site import Site, TemplateValues, account_region, found
 from sagelet_api.web.streams import Streams
 from sagelet_api.web.timeline import timeline
 from sagelet_engine.base.wire import JsonObject
@@ -44,7 +44,7 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("")
     def listed() -> str:
         """Shows the newest jobs. `?q=`: part of the name. `?status=`: only these."""
-        here, status = place(), request.args.get("status", "")
+        here, status = account_region(), request.args.get("status", "")
         counts = site.engine.processing.counts(here.account, here.region)
         query = JobQuery(
             here.account,
@@ -87,8 +87,8 @@ def blueprint(site: Site) -> "Blueprint":
 
 
 def _job(site: Site, name: str) -> ProcessingJob:
-    """Returns the job in the request's place. Raises werkzeug's NotFound."""
-    here = place()
+    """Returns the job in the account and region of the request. Raises werkzeug's NotFound."""
+    here = account_region()
     with found(name):
         return site.engine.processing.get(JobKey(here.account, here.region, name, JobKind.PROCESSING))
 

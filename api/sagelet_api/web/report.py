@@ -4,7 +4,7 @@ from sagelet_api.web.site import TemplateValues
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
 from sagelet_engine.telemetry.compiler.text import duration, summary
-from sagelet_engine.telemetry.compiler.worker import Place
+from sagelet_engine.telemetry.compiler.worker import CallSite
 
 #: Rows of the tables of places, shapes and operations.
 MOST = 20
@@ -25,7 +25,7 @@ def report_view(report: CompilerReport) -> TemplateValues:
     }
 
 
-def _places(places: tuple[Place, ...]) -> list[tuple[str, str, str, int, str]]:
+def _places(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int, str]]:
     """Returns rows: call, place, caller, count, duration."""
     return [
         (one.call, f"{one.file}:{one.line} {one.function}" if one.file else "", one.via, one.count,

@@ -26,15 +26,15 @@ UrlValues = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Whose jobs, and where."""
+class AccountRegion:
+    """The account and the region whose jobs a page shows."""
 
     account: str
     region: str
 
     @property
     def query(self) -> UrlValues:
-        """Returns the query that keeps a link in this place. Empty for the default place."""
+        """Returns the query that keeps a link in this account and region. Empty for the default ones."""
         whole = {"account": (self.account, DEFAULT_ACCOUNT), "region": (self.region, DEFAULT_REGION)}
         return {name: value for name, (value, default) in whole.items() if value != default}
 
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Site:
-    """`jobs`, `tunings` and `pipelines`: the operations on these, as AWS's API has them."""
+    """What the pages are made from. `jobs`, `tunings` and `pipelines` are the operations of AWS's API on them."""
 
     engine: Engine
     jobs: TrainingJobs
@@ -57,26 +57,26 @@ class Site:
     sessions: Sessions
 
     def job(self, name: str) -> TrainingJob:
-        """Returns the job in the request's place. Raises werkzeug's NotFound."""
+        """Returns the job in the account and region of the request. Raises werkzeug's NotFound."""
         with found(name):
-            return self.engine.jobs.get(place().key(name))
+            return self.engine.jobs.get(account_region().key(name))
 
     def tuning(self, name: str) -> TuningJob:
-        """Returns the tuning job in the request's place. Raises werkzeug's NotFound."""
+        """Returns the tuning job in the account and region of the request. Raises werkzeug's NotFound."""
         from werkzeug.exceptions import NotFound
 
-        here = place()
+        here = account_region()
         try:
             return self.engine.tuning.get(here.tuning_key(name))
         except OrchestrationNotFound as error:
             raise NotFound(f"Account {here.account} has no tuning job {name} in {here.region}.") from error
 
 
-def place() -> Place:
-    """Returns the place of the current request: `?account=&region=`."""
+def account_region() -> AccountRegion:
+    """Returns the account and region of the current request: `?account=&region=`."""
     from flask import request
 
-    return Place(request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION))
+    return AccountRegion(request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION))
 
 
 @contextmanager
@@ -87,13 +87,13 @@ def found(name: str) -> Iterator[None]:
     try:
         yield
     except JobNotFound as error:
-        here = place()
+        here = account_region()
         raise NotFound(f"Account {here.account} has no training job {name} in {here.region}.") from error
 
 
 def context() -> Context:
-    """Returns the caller of an operation: the owner, in the place that the page is about."""
-    here = place()
+    """Returns the caller of an operation: the owner, in the account and region that the page is about."""
+    here = account_region()
     return Context(here.account, here.region, "", here.account)
 
 

@@ -8,7 +8,7 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.code import Text, job_texts, shown
 from sagelet_api.web.listing import Asked, tuning_listing
 from sagelet_api.web.scatter import BOTTOM, DETAILED, HEIGHT, RIGHT, WIDTH, Scatter, pictures
-from sagelet_api.web.site import Site, TemplateValues, context, place
+from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_api.web.snippets.boto3 import boto3_code
 from sagelet_api.web.snippets.cli import cli_code
 from sagelet_api.web.trials import trials_of
@@ -85,12 +85,12 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.post("/<name>/stop")
     def stop(name: str) -> Any:
         site.tunings.stop(context(), {"HyperParameterTuningJobName": name})
-        return redirect(url_for("tuning.overview", name=name, **place().query), 303)
+        return redirect(url_for("tuning.overview", name=name, **account_region().query), 303)
 
     @routes.post("/<name>/delete")
     def delete(name: str) -> Any:
         site.tunings.delete(context(), {"HyperParameterTuningJobName": name})
-        return redirect(url_for("tuning.listed", **place().query), 303)
+        return redirect(url_for("tuning.listed", **account_region().query), 303)
 
     return routes
 

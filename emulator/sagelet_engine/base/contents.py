@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from sagelet_engine.base.members import Reader, Stream, as_tar_error, size_of
+from sagelet_engine.base.extraction import Reader, Stream, as_tar_error, size_of
 
 #: The most members that are listed, and the most bytes that are unpacked on the way.
 MOST_MEMBERS, MOST_BYTES = 5_000, 1 << 30

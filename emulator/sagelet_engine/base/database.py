@@ -177,16 +177,15 @@ class Database:
                 connection = self._idle.pop()
             except IndexError:
                 connection = self._connect()
-        try:
-            with _as_ours(self._path):
+            try:
                 yield connection
-        finally:
-            self._idle.append(connection)
-            if self._closed:
-                self._close_idle()
-            elif len(self._idle) > MOST_IDLE:
-                with suppress(IndexError):
-                    self._disconnect(self._idle.popleft())
+            finally:
+                self._idle.append(connection)
+                if self._closed:
+                    self._close_idle()
+                elif len(self._idle) > MOST_IDLE:
+                    with suppress(IndexError):
+                        self._disconnect(self._idle.popleft())
 
     def _connect(self) -> sqlite3.Connection:
         if _identity(self._path) != self._file:
@@ -367,8 +366,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Opens a database without migrating it. Database would migrate it to today's schema, under a server that may be
-    older.
+    """Opens a database without migrating it. The class Database would migrate it, but its server may be older.
 
     Raises StoreUnavailable.
     """

@@ -3,7 +3,7 @@
 A file whose name makes no key is left out. The job goes on, the rest is uploaded, and its log names what was left out.
 """
 
-from sagelet_engine.base.shown import shown
+from sagelet_engine.base.sanitizing import shown
 
 #: Bytes of a key, by S3's user guide ("Naming Amazon S3 objects").
 MAX_KEY = 1024

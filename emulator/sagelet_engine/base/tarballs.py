@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
-from sagelet_engine.base import members, nofollow
-from sagelet_engine.base.members import TooLarge
+from sagelet_engine.base import extraction, nofollow
+from sagelet_engine.base.extraction import TooLarge
 from sagelet_engine.base.packing import Padded
 
 __all__ = ["TooLarge", "merged", "opened", "pack", "unpack"]
@@ -80,7 +80,7 @@ def unpack(archive: Path, directory: Path, most: int | None = None) -> None:
             zipped = packed.read(2) == b"\x1f\x8b"
             packed.seek(0)
             # tarfile's own decompression has no limit.
-            members.extract(members.Reader(gzip.GzipFile(fileobj=packed) if zipped else packed), directory, most)
+            extraction.extract(extraction.Reader(gzip.GzipFile(fileobj=packed) if zipped else packed), directory, most)
     except gzip.BadGzipFile as error:
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 GIB = 1024**3
 #: A walk that took t seconds is not repeated within this many times t, so walking takes less than 0.5 % of a core.
-PATIENCE = 200
+PAUSE_FACTOR = 200
 
 #: Bytes of the data directory's disk that no job may take. They are room for the records and logs of other jobs until
 #: somebody frees more. On a small disk it is a share of the disk.
@@ -110,7 +110,7 @@ class Volume:
         size = self._size or shutil.disk_usage(self._root).total
         self._percent = min(100.0, 100.0 * used / size)
         ended = time.monotonic()
-        self._next = ended + PATIENCE * (ended - began)
+        self._next = ended + PAUSE_FACTOR * (ended - began)
         return self._percent
 
 

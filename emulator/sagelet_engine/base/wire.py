@@ -1,4 +1,4 @@
-"""The names of untyped values at the wire: a document is known by the names of its format, and its values may be any.
+"""Names for values without a fixed type that come from or go to a document: its keys are known, its values may be any.
 
 Such values come from, or go to, a client, a file, a container or a library. What sagelet itself knows is an attribute
 of a dataclass or a member of a TypedDict. Standard library only: nodes of a cluster import it.

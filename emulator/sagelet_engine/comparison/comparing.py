@@ -9,13 +9,15 @@ from sagelet_engine.comparison.comparable import Difference, differences, instan
 from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.losses import LossAgreement, agreement, is_shorter
 from sagelet_engine.comparison.measured import Value, measure
-from sagelet_engine.comparison.result import BreakEven, Comparison, Job, Row, Sentence
+from sagelet_engine.comparison.one_run import trust
+from sagelet_engine.comparison.result import BreakEven, Comparison, Job, OneRun, Row, Sentence
 from sagelet_engine.comparison.side import Side
 from sagelet_engine.instances.catalogue import PRICES_REGION
 
+#: Medians of steps that differ by a smaller share contradict nothing.
+CLEAR = 0.05
 #: The most jobs of one comparison. A picture cannot show more of them distinctly.
 MOST_JOBS = 8
-
 
 #: Names of compilers for people.
 COMPILERS = {"xla": "XLA", "inductor": "Inductor"}
@@ -45,8 +47,7 @@ def compare(jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: 
     blocking = [one for one in found if one.blocks]
     if blocking and not anyway:
         raise NotComparable(blocking)
-    named = zip(jobs, labels(jobs), _names(jobs), strict=True)
-    sides = [Side(job, measure(job), label, name) for job, label, name in named]
+    sides = list(_sides(jobs))
     evens = {side.label: even for side in sides[1:] if (even := break_even(sides[0], side)) is not None}
     losses = {one.label: one for one in _losses(sides, runs)}
     return Comparison(
@@ -56,8 +57,16 @@ def compare(jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: 
         tuple(found),
         tuple(evens.values()),
         tuple(losses.values()),
+        tuple(OneRun(side.label, side.trust.factor, side.trust.reason) for side in sides[1:]),
         tuple(_remarks(sides)),
     )
+
+
+def _sides(jobs: Sequence[JobFacts]) -> Iterator[Side]:
+    names = _names(jobs)
+    for job, label, name in zip(jobs, labels(jobs), names, strict=True):
+        known = trust([(names[0], jobs[0].report), (name, job.report)])
+        yield Side(job, measure(job), label, name, known)
 
 
 def is_another_run(baseline: JobFacts, other: JobFacts) -> bool:
@@ -150,7 +159,8 @@ def _rows(sides: Sequence[Side]) -> Iterator[Row]:
         if any(number is not None for number in numbers):
             changes = tuple(change(numbers[0], number) for number in numbers)
             sources = tuple(value.source if value.number is not None else "" for value in values)
-            yield Row(key, title, unit, better, numbers, changes, sources)
+            told = tuple(side.tells_apart(sides[0], key) for side in sides)
+            yield Row(key, title, unit, better, numbers, changes, sources, told)
 
 
 def change(before: float | None, after: float | None) -> float | None:
@@ -161,7 +171,7 @@ def change(before: float | None, after: float | None) -> float | None:
 
 
 def break_even(baseline: Side, side: Side) -> BreakEven | None:
-    """Returns the break-even. None unless the two are a native and a compiled job whose speeds are known.
+    """Returns the break-even. None unless one run says that a native and a compiled job differ in speed.
 
     A step of the compiled job saves what its rows take longer natively. Both speeds are those of steps that compile
     nothing.
@@ -172,9 +182,25 @@ def break_even(baseline: Side, side: Side) -> BreakEven | None:
     seconds, rows, ran = (getattr(side.measured, key).number for key in ("compile_seconds", "rows", "steps"))
     if not native or not compiled or not rows or seconds is None:
         return None
+    if not side.tells_apart(baseline, "steady_throughput") or _contradicted(baseline, side):
+        return None
     saved = rows / native - rows / compiled
     steps = math.ceil(seconds / saved) if saved > 0 else None
     return BreakEven(side.facts.name, seconds, steps, int(ran or 0), (1 - native / compiled) * 100)
+
+
+def _contradicted(baseline: Side, side: Side) -> bool:
+    """True if the median steps say the opposite of the throughputs without compiling.
+
+    One is a median and the other a mean. They contradict each other if something else used the CPU for a while.
+    """
+    before, after = baseline.measured.steady_step.number, side.measured.steady_step.number
+    native, compiled = (one.measured.steady_throughput.number for one in (baseline, side))
+    if not before or not after or not native or not compiled:
+        return False
+    is_clear = abs(1 - after / before) >= CLEAR
+    same_rows = baseline.measured.rows.number == side.measured.rows.number
+    return same_rows and is_clear and (after < before) != (compiled > native)
 
 
 def _remarks(sides: Sequence[Side]) -> Iterator[str]:

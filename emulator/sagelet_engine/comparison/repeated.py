@@ -98,7 +98,7 @@ def _values(pairs: Sequence[Comparison], key: str) -> list[tuple[float, float]]:
 
 
 def _half_a_second(values: Sequence[tuple[float, float]]) -> float:
-    """Returns half a second of either job's median, both as shares, added up."""
+    """Returns the share that half a second is of each job's median time, summed over the two jobs."""
     return sum(0.5 / statistics.median(one[side] for one in values) for side in (0, 1))
 
 

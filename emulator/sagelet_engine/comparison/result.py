@@ -55,13 +55,15 @@ class Row:
     changes: tuple[float | None, ...]
     #: The source of each value.
     sources: tuple[str, ...]
+    #: True for a change that one run of each job can say. Figures of speed may vary more than they differ.
+    told: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
 class Sentence:
     """One statement on a job compared with the first one."""
 
-    #: throughput, loss, runtime, billable, cost, compilation, break-even
+    #: speed, throughput, loss, runtime, billable, cost, compilation, break-even
     kind: str
     job: str
     #: The job's label. Labels are unique, and names are not.
@@ -71,7 +73,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """When the faster steps of a compiled job have made up for the time of compiling."""
+    """When the faster steps of a compiled job have made up for the time of compiling. Only if one run can say it."""
 
     job: str
     compile_seconds: float
@@ -84,6 +86,17 @@ class BreakEven:
 
 
 @dataclass(frozen=True)
+class OneRun:
+    """How far one run of the first job, and one of another, say which is faster."""
+
+    label: str
+    #: Equal jobs may differ by this factor. None if a run had too few steps to know.
+    factor: float | None
+    #: Why, for people. May be empty.
+    reason: str
+
+
+@dataclass(frozen=True)
 class Comparison:
     jobs: tuple[Job, ...]
     rows: tuple[Row, ...]
@@ -92,6 +105,8 @@ class Comparison:
     break_evens: tuple[BreakEven, ...] = ()
     #: One for each job but the first whose losses can be compared.
     losses: tuple[LossAgreement, ...] = ()
+    #: One for each job but the first.
+    one_runs: tuple[OneRun, ...] = ()
     #: Notes on the whole comparison, for people.
     remarks: tuple[str, ...] = ()
     version: int = VERSION

@@ -7,6 +7,8 @@ Training" ends in three percentages, which it computes like this (n is native, o
     int((n.train_runtime - o.train_runtime) * 100 / n.train_runtime)
     int((n.BillableTimeInSeconds - o.BillableTimeInSeconds) * 100 / n.BillableTimeInSeconds)
 
+They are said only where one run of each job can say it (`one_run.py`). If none can be said, one sentence says why.
+
 Its words are for a compiled job that is faster. A slower one gets the same words with "slower" instead of "faster". A
 pair other than a native job and one that XLA compiled gets the jobs' names instead of the product's.
 """
@@ -18,20 +20,23 @@ from sagelet_engine.comparison.losses import LossAgreement
 from sagelet_engine.comparison.result import BreakEven, Sentence
 from sagelet_engine.comparison.side import Side
 
-#: Percent from which on single runs differ, and a mean and a median contradict each other.
-_CLEAR = 5
+#: Figures whose differences are about speed.
+SPEEDS = ("throughput", "steady_throughput", "runtime", "training_seconds", "billable_seconds")
+#: What to do where one run does not say it.
+REPEAT = "Train both several times in turn: `sagelet compare NATIVE COMPILED --repeat 3`"
 
 
 def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement | None) -> Iterator[Sentence]:
     """Yields sentences about `side` compared with `baseline`. Unknown figures have no sentence."""
     texts = {
+        "speed": _speed(baseline, side),
         "throughput": _throughput(baseline, side),
         "loss": _loss(baseline, side, losses),
         "runtime": _runtime(baseline, side),
         "billable": _billable(baseline, side),
         "cost": _cost(baseline, side),
         "compilation": _compilation(side),
-        "break-even": "" if even is None else _break_even(baseline, side, even),
+        "break-even": "" if even is None else _break_even(side, even),
     }
     return (Sentence(kind, side.facts.name, side.label, text) for kind, text in texts.items() if text)
 
@@ -41,43 +46,55 @@ def is_pair(baseline: Side, side: Side) -> bool:
     return side.facts.compiled and side.facts.compiler != "inductor" and not baseline.facts.compiled
 
 
+def _speed(baseline: Side, side: Side) -> str:
+    """Says that one run of each does not say which job is faster. Empty if it does, or no speed is known."""
+    known = [key for key in SPEEDS if getattr(baseline.measured, key).number and getattr(side.measured, key).number]
+    if not known or any(side.tells_apart(baseline, key) for key in known):
+        return ""
+    start = f"One run of each does not say whether {side.name} or {baseline.name} is faster"
+    reason = f" ({side.trust.reason})" if side.trust.reason else ""
+    if side.trust.factor is None:
+        return f"{start}{reason}. {REPEAT}."
+    return f"{start}: equal jobs may differ by a factor of {side.trust.factor:.1f} here{reason}. {REPEAT}."
+
+
 def _throughput(baseline: Side, side: Side) -> str:
     before, after = baseline.measured.throughput.number, side.measured.throughput.number
     if not before or after is None:
         return ""
+    if not side.tells_apart(baseline, "throughput"):
+        return ""
     percent = round((after / before - 1) * 100)
     if is_pair(baseline, side) and percent > 0:
         return f"Training throughput ====> {percent}% Compiler savings <===="
-    if percent == 0:
-        return f"{side.name} has the same training throughput as {baseline.name}, within 1%."
     how = f"{abs(percent)}% {'higher' if percent > 0 else 'lower'}"
     return f"{side.name} has a {how} training throughput than {baseline.name}."
 
 
 def _runtime(baseline: Side, side: Side) -> str:
     who = "SageMaker Training Compiler is" if is_pair(baseline, side) else f"{side.name} is"
-    percent = _less(baseline.measured.runtime.number, side.measured.runtime.number)
+    percent = _less(baseline, side, "runtime")
     if percent is None:
         return ""
-    if percent == 0:
-        return f"{who} as fast{_as(baseline, side)} in terms of total training time, within 1%."
     how = f"about {abs(percent)}% {_faster(percent)}{_than(baseline, side)}"
     return f"{who} {how} in terms of total training time."
 
 
 def _billable(baseline: Side, side: Side) -> str:
     who = "SageMaker Training Compiler integrated PyTorch" if is_pair(baseline, side) else side.name
-    percent = _less(baseline.measured.billable_seconds.number, side.measured.billable_seconds.number)
+    percent = _less(baseline, side, "billable_seconds")
     if percent is None:
         return ""
-    if percent == 0:
-        return f"{who} was as fast{_as(baseline, side)} in summary, within 1%."
     return f"{who} was {abs(percent)}% {_faster(percent)}{_than(baseline, side)} in summary."
 
 
-def _less(before: float | None, after: float | None) -> int | None:
-    """Returns by how many whole percent `after` is less, cut off as the notebook does. Below 0 if it is more."""
-    return None if not before or after is None else int((before - after) * 100 / before)
+def _less(baseline: Side, side: Side, key: str) -> int | None:
+    """Returns by how many whole percent a figure is less, cut off as the notebook does. Below 0 if it is more.
+
+    None if one run of each job does not say it.
+    """
+    before, after = (getattr(one.measured, key).number for one in (baseline, side))
+    return int((before - after) * 100 / before) if before and side.tells_apart(baseline, key) else None
 
 
 def _faster(percent: int) -> str:
@@ -88,14 +105,12 @@ def _than(baseline: Side, side: Side) -> str:
     return "" if is_pair(baseline, side) else f" than {baseline.name}"
 
 
-def _as(baseline: Side, side: Side) -> str:
-    return "" if is_pair(baseline, side) else f" as {baseline.name}"
-
-
 def _cost(baseline: Side, side: Side) -> str:
     before, after = baseline.measured.usd.number, side.measured.usd.number
     if before is None or after is None:
         return ""
+    if not side.tells_apart(baseline, "billable_seconds"):
+        return f"{side.name} costs ${after:.4f}, {baseline.name} ${before:.4f}."
     saved = before - after
     how = f"${abs(saved):.4f} {'less' if saved >= 0 else 'more'}"
     return f"{side.name} costs ${after:.4f}, {how} than {baseline.name} (${before:.4f})."
@@ -122,20 +137,8 @@ def _compilation(side: Side) -> str:
     return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training does not compile for longer."
 
 
-def _break_even(baseline: Side, side: Side, even: BreakEven) -> str:
+def _break_even(side: Side, even: BreakEven) -> str:
     name = side.name
-    if step := _contradicting_step(baseline, side, even):
-        whole = "higher" if even.long_run_percent > 0 else "lower"
-        return (
-            f"Whether {name} wins the time of compiling back is too noisy to say. Without compiling, its throughput is "
-            f"{whole} than natively, and yet its median step takes {step}. Compare again on an idle machine, or with "
-            "--repeat."
-        )
-    if abs(even.long_run_percent) < _CLEAR:
-        return (
-            f"Without the time of compiling, {name} trains as fast as the native job, within {_CLEAR}%. One run of "
-            "each does not say whether compiling pays: --repeat does."
-        )
     if even.steps is None:
         return (
             f"Without the time of compiling, {name} trains no faster than the native job here. So that time is never "
@@ -145,17 +148,3 @@ def _break_even(baseline: Side, side: Side, even: BreakEven) -> str:
     if even.ran >= even.steps:
         return f"{name} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
     return f"{name} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."
-
-
-def _contradicting_step(baseline: Side, side: Side, even: BreakEven) -> str:
-    """Returns how much time the median step takes if that contradicts the throughput. Empty if it does not.
-
-    One is a mean and the other a median. They contradict each other if something else used the CPU for a while.
-    """
-    before, after = baseline.measured.steady_step.number, side.measured.steady_step.number
-    if not before or not after or baseline.measured.rows.number != side.measured.rows.number:
-        return ""
-    percent = (1 - after / before) * 100
-    if min(abs(percent), abs(even.long_run_percent)) < _CLEAR or (percent > 0) == (even.long_run_percent > 0):
-        return ""
-    return f"{abs(percent):.0f}% {'less' if percent > 0 else 'more'} time"

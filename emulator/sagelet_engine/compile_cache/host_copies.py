@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.compile_cache import inductor, trials
+from sagelet_engine.compile_cache import inductor, plugin_verdicts
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.compilation import INDUCTOR, XLA, asks_for_compiler, chosen_compiler
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
@@ -61,7 +61,7 @@ class HostCopies:
             for entry in sorted(source.glob("*")) if _by_xla(job) else ():
                 _copy(entry, place / entry.name)
             if _by_xla(job):
-                trials.lay_out(self.store, job.key.account, job.image, place)
+                plugin_verdicts.lay_out(self.store, job.key.account, job.image, place)
             if _by_inductor(job):
                 inductor.lay_out(self.store, job.key.account, job.image, place / inductor.DIRECTORY)
 
@@ -92,9 +92,9 @@ class HostCopies:
         account = job.key.account
         with self._guard:
             if status is SecondaryStatus.FAILED:
-                trials.take_back(self.store, account, image, host.opt_ml, PLACE)
+                plugin_verdicts.take_back(self.store, account, image, host.opt_ml, PLACE)
             else:
-                trials.take(self.store, account, image, host.opt_ml, PLACE, self._clock.now_ms())
+                plugin_verdicts.take(self.store, account, image, host.opt_ml, PLACE, self._clock.now_ms())
 
     def _take(self, job: TrainingJob, image: str, host: HostDirectories, place: Path) -> None:
         account, now = job.key.account, self._clock.now_ms()

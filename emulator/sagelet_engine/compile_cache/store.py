@@ -3,7 +3,7 @@
 An entry is "SAGELET1", the SHA-256 of the rest, and the rest. XLA's is a file of images/runtime, pjrt_front.c: the rest
 is a serialized executable, and the name is the SHA-256 of the program, its options, XLA's flags, the platform and its
 devices, and the versions of torch_xla and the plugin. Inductor's is a file of its cache directory (inductor.py). A
-trial's is the verdict on a plugin (trials.py). The account and the image are the directories that an entry is in.
+verdict on a plugin is one, too (plugin_verdicts.py). The account and the image are the directories that an entry is in.
 
 No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so entries stay complete
 whatever servers and commands do, and after a `kill -9` at any time. The time of an entry's last use is its file's

@@ -120,7 +120,7 @@ class Uploader(TreeUploader):
         if not directories:
             return []
         target = S3Uri.parse(self._training_job.output_uri)
-        if not self._training_job.spec.compressed:
+        if not self._training_job.output.compressed:
             self.tree(directories, target / name, left_out)
         else:
             with self.stream(target / f"{name}.tar.gz") as out:

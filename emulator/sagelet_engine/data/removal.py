@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.base.shown import shown
+from sagelet_engine.base.sanitizing import shown
 from sagelet_engine.base.volume import measured
 from sagelet_engine.model.job import Job
 

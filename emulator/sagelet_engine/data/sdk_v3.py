@@ -55,7 +55,7 @@ def compiler_parameters(spec: TrainingSpec) -> dict[str, str]:
     """Returns the compiler's parameters from the hyperparameters, otherwise from Environment, where their names are in
     capitals.
 
-    If neither has any, an image of the Training Compiler compiles: there is no other reason to name it.
+    If neither has any, an image of the Training Compiler still compiles: nobody names that image for another reason.
     """
     asked = {name.lower(): value for name, value in spec.environment.items() if name.isupper()}
     asked |= spec.hyperparameters

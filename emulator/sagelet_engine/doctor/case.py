@@ -95,6 +95,14 @@ class Case:
         """Returns the first worker. All run the same script, and some acts (such as logging) are the first's only."""
         return next((worker for worker in self.report.workers if worker.compiled), None)
 
+    @property
+    def native_step_seconds(self) -> float:
+        """Seconds of a step of the native job, if its batches have the same shape. 0 if unknown."""
+        own, lead = self.baseline.workers[0] if self.baseline and self.baseline.workers else None, self.lead
+        if own is None or lead is None or not own.batch_shapes or not lead.batch_shapes:
+            return 0.0
+        return own.steady_step_seconds if own.batch_shapes[0].shape == lead.batch_shapes[0].shape else 0.0
+
 
 def seconds_per_compile(worker: WorkerReport) -> float:
     return worker.compile_seconds / worker.compiles if worker.compiles else 0.0

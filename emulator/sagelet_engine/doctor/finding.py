@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.telemetry.compiler.report import KeptFinding
 
 GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
@@ -73,7 +73,7 @@ class Seen:
     severity: Severity
     #: Figures, for people: one or two sentences.
     text: str
-    place: Place | None = None
+    place: SourceLine | None = None
     #: How often it happened.
     count: int | None = None
     #: Estimate of what it has cost so far. None if it is not known. Orders the findings of one severity.

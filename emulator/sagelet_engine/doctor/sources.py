@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 
 
 class Script:
@@ -95,7 +95,7 @@ class Sources:
         ]
         return alike[0] if len(alike) == 1 else None
 
-    def quoted(self, place: Place | None) -> str:
+    def quoted(self, place: SourceLine | None) -> str:
         """Returns the line of a place as code, without its comment, to be appended to a sentence. Empty if it is
         unknown.
         """

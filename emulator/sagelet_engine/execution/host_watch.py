@@ -26,7 +26,7 @@ RUNNING = lifecycle.RUNNING
 STARTS = (SecondaryStatus.STARTING, SecondaryStatus.PENDING, SecondaryStatus.DOWNLOADING)
 
 #: Seconds between looks at the clock and at the job's record while nothing happens.
-PULSE = 0.5
+POLL_S = 0.5
 #: The most log lines that one transaction writes.
 BATCH = 5000
 #: Seconds between SIGTERM and SIGKILL for the hosts that still run when another has failed. AWS documents none.
@@ -93,7 +93,7 @@ class HostWatch:
         found: dict[str, Observation],
     ) -> None:
         """Records new output of the hosts, and adds hosts that are down to `found`. Waits a moment for output."""
-        for output in mailbox.drain(BATCH, PULSE):
+        for output in mailbox.drain(BATCH, POLL_S):
             if output.fault is not None:
                 raise output.fault
             if output.lines is None:

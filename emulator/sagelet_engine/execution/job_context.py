@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: Seconds that a supervisor always waits for a silent runtime engine, even after MaxRuntimeInSeconds.
-LEAST_PATIENCE = 60
+MIN_TIMEOUT_S = 60
 
 
 class Detached(Exception):
@@ -138,13 +138,13 @@ class JobContext:
     def patiently(self, work: Callable[[], T]) -> T:
         """Repeats `work` while the runtime's engine does not answer, up to MaxRuntimeInSeconds.
 
-        Always waits at least LEAST_PATIENCE seconds: a stopped job must not lose its results to a short silence. A
+        Always waits at least MIN_TIMEOUT_S seconds: a stopped job must not lose its results to a short silence. A
         jump of the system's clock, as on a laptop that slept, does not count: the engine wakes up as late as the
         server.
         """
         services = self._services
         left = self.job.spec.max_runtime_seconds - self.job.running_ms(services.clock.now_ms()) / 1000
-        deadline = time.monotonic() + max(left, LEAST_PATIENCE)
+        deadline = time.monotonic() + max(left, MIN_TIMEOUT_S)
         waiting = False
         while True:
             try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.volume import GIB
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.execution.authorities import CA_BUNDLE, CA_FILE
+from sagelet_engine.execution.ca_certificates import CA_BUNDLE, CA_FILE
 from sagelet_engine.hub.access import HERE_ALONE, reader
 from sagelet_engine.hub.access import PATH as HUB
 from sagelet_engine.instances import catalogue

@@ -3,18 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data import processing
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import DirectorySync, Syncer
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.ca_certificates import write_authorities
 from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint, common_environment, host_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.images.variants import is_training_image
-from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.processing import ProcessingJob, as_processing
 from sagelet_engine.model.runtime import LaunchPlan, Observation
 from sagelet_engine.model.verdict import NO_NOTES, EndNotes
@@ -35,6 +36,10 @@ class ProcessingWork:
     @property
     def _job(self) -> ProcessingJob:
         return as_processing(self._job_context.job)
+
+    @staticmethod
+    def end_helpers(job: Job, data: Path) -> None:
+        """Does nothing: a processing job has no process beside its hosts."""
 
     def end_notes(self, host: str) -> EndNotes:  # noqa: ARG002 - only the exit code decides, as on AWS
         return NO_NOTES

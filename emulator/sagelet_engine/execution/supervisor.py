@@ -7,7 +7,7 @@ on the disk.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,15 +18,14 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.volume import FULL, remedy
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.execution.disk_watch import DiskFull
-from sagelet_engine.execution.host_watch import PULSE, HostWatch
+from sagelet_engine.execution.host_watch import POLL_S, HostWatch
 from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
 from sagelet_engine.execution.log_recorder import note_after_end
-from sagelet_engine.execution.processing_work import ProcessingWork
-from sagelet_engine.execution.training_work import TrainingWork
 from sagelet_engine.execution.work import JobWork
+from sagelet_engine.execution.works import WORKS
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.model import faults, lifecycle, verdict
-from sagelet_engine.model.job import Job, JobKind, SecondaryStatus, Verdict
+from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
 from sagelet_engine.model.runtime import Handle
 
 log = logging.getLogger(__name__)
@@ -34,11 +33,6 @@ S = SecondaryStatus
 
 #: Seconds until a step that hit StoreUnavailable is repeated.
 RETRY_SECONDS = 1.0
-
-_WORK: Mapping[JobKind, Callable[[SupervisorDeps, JobContext], JobWork]] = {
-    JobKind.TRAINING: TrainingWork,
-    JobKind.PROCESSING: ProcessingWork,
-}
 
 
 class Superseded(Exception):
@@ -70,7 +64,7 @@ class Supervisor(threading.Thread):
         }
 
     def _begin_attempt(self) -> None:
-        self._work = _WORK[self._job.key.kind](self._services, self._job_context)
+        self._work: JobWork = WORKS[self._job.key.kind](self._services, self._job_context)
         self._hosts = HostWatch(self._services, self._job_context, self._work)
 
     @property
@@ -164,7 +158,7 @@ class Supervisor(threading.Thread):
         if shown != message and (due is not None or shown in faults.DELAYS.values()):
             self._job_context.move(self._job.secondary, message)
         if due is not None:
-            self._job_context.wait(min(PULSE, due[1]))
+            self._job_context.wait(min(POLL_S, due[1]))
         return due is not None
 
     def _begin(self) -> None:

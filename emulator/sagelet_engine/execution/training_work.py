@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.data import compilation, inputconfig
@@ -14,11 +15,11 @@ from sagelet_engine.data.directory_sync import Syncer
 from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.execution.authorities import write_authorities
+from sagelet_engine.execution.ca_certificates import write_authorities
 from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.training_launch import launch_plan
 from sagelet_engine.execution.work import HostLine
-from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.runtime import LaunchPlan, Observation
 from sagelet_engine.model.spec import InputMode
 from sagelet_engine.model.training import TrainingJob, as_training
@@ -49,6 +50,11 @@ class TrainingWork:
     @property
     def _job(self) -> TrainingJob:
         return as_training(self._job_context.job)
+
+    @staticmethod
+    def end_helpers(job: Job, data: Path) -> None:
+        """Ends the feeder of Pipe channels."""
+        PipeFeed(as_training(job), JobDirectories.of(data, job)).end()
 
     def end_notes(self, host: str) -> EndNotes:
         return end_notes(self.directories.host(host).failure_file)

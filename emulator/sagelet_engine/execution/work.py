@@ -5,10 +5,11 @@ The supervisor and the host watch drive jobs of every kind. Where kinds differ, 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.runtime import LaunchPlan, Observation
 from sagelet_engine.model.verdict import EndNotes
 
@@ -22,6 +23,13 @@ class JobWork(Protocol):
     directories: JobDirectories
     #: Directories below /opt/ml whose data is elsewhere, so that they do not count as the job's volume.
     streamed: tuple[str, ...]
+
+    @staticmethod
+    def end_helpers(job: Job, data: Path) -> None:
+        """Ends the processes that serve the job's hosts and outlive the server.
+
+        Called when no engine runs on `data`, the data directory.
+        """
 
     def end_notes(self, host: str) -> EndNotes:
         """Returns what a host that is down wrote about its end. NO_NOTES if the kind of job has no such files."""

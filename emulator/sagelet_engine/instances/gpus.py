@@ -17,7 +17,7 @@ from sagelet_engine.settings import GpuPolicy
 log = logging.getLogger(__name__)
 
 #: Seconds that the driver's tool may take. It hangs if a GPU has fallen off the bus.
-PATIENCE = 30
+TIMEOUT_S = 30
 
 
 class NoCapacity(SageletError):
@@ -39,7 +39,7 @@ def detect_gpus() -> tuple[str, ...]:
         return ()
     command = [tool, "--query-gpu=uuid", "--format=csv,noheader"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         log.warning("no GPU is used: %s", error)
         return ()

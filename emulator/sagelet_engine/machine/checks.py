@@ -84,7 +84,7 @@ def check_docker(facts: DockerFacts | None) -> Check:
 
 
 def check_way_back(facts: DockerFacts | None) -> list[Check]:
-    """Checks whether a job in a container can call this machine's server. Empty without an engine."""
+    """Checks whether a container can connect to a server on this machine. Returns no check without a Docker engine."""
     if facts is None:
         return []
     if facts.has_way_back:
@@ -179,7 +179,7 @@ def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int
 
 def check_databases(data: Path) -> Check:
     """Reads all pages of the databases, even beside a server."""
-    from sagelet_engine.state.soundness import damage
+    from sagelet_engine.state.integrity import damage
 
     found = damage(data)
     if not found:

@@ -11,7 +11,7 @@ from importlib import import_module
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.variants import CU12, GPU_VARIANTS, PLUGINS
-from sagelet_engine.instances.gpus import PATIENCE
+from sagelet_engine.instances.gpus import TIMEOUT_S
 from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.runtimes import gpu_packages
 from sagelet_engine.runtimes.docker.engine import DockerFacts
@@ -44,7 +44,7 @@ def ask_driver() -> list[list[str]] | str:
     if tool is None:
         return NO_TOOL
     try:
-        asked = subprocess.run([tool, *QUERY], capture_output=True, text=True, timeout=PATIENCE)
+        asked = subprocess.run([tool, *QUERY], capture_output=True, text=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     if asked.returncode != 0:
@@ -146,7 +146,7 @@ def ask_plugin() -> Mapping[str, str]:
     command = [sys.executable, "-m", "sagelet_runtime.gpu.installed_plugin"]
     environment = {**os.environ, "PYTHONPATH": str(find_root() / "runtime")}
     try:
-        asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         told = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return {"plugin": "", "api": "", "problem": f"the plugin cannot be asked for its API: {error}"}

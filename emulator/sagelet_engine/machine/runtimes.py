@@ -71,6 +71,14 @@ def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
     return [process] if probe() is None else [process, _docker_runtime(settings, clock)]
 
 
+def for_functions(settings: Settings, runtime: Runtime, clock: Clock) -> Runtime:
+    """Returns the runtime that runs Lambda functions: that of the jobs, or processes of this machine if jobs run on a
+    cluster or as functions of a test.
+    """
+    fits = runtime.cluster is None and runtime.runs_scripts
+    return runtime if fits else _process(settings, clock, "").runtime
+
+
 def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
     """Returns the modules that the process runtime lacks for training here."""
     return [name for name in names if importlib.util.find_spec(name) is None]

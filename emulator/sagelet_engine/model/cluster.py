@@ -18,7 +18,9 @@ class Refused(SageletError):
     """The cluster will never run this request. The message is the cluster's own, and names the remedy."""
 
 
-class Place(Enum):
+class AllocationState(Enum):
+    """The state of an allocation request in the cluster's queue."""
+
     #: In the queue, or held back for a moment.
     QUEUED = "queued"
     #: The nodes are the job's.
@@ -55,7 +57,7 @@ class AllocationRequest:
 class AllocationStatus:
     """Where a request is in the cluster."""
 
-    place: Place
+    state: AllocationState
     #: For people, in the cluster's words: why it waits, or where it runs.
     reason: str = ""
     #: When the job got the nodes, in ms since the epoch.
@@ -98,7 +100,7 @@ class Cluster(Protocol):
         ...
 
     def close(self) -> None:
-        """Called when the server goes down. Requests stay in the cluster."""
+        """Releases what this client holds when the server stops. Allocation requests stay in the cluster's queue."""
         ...
 
     def gpus_per_node(self) -> int:

@@ -243,6 +243,11 @@ class Job:
         raise NotImplementedError
 
     @property
+    def hyperparameters(self) -> Mapping[str, str]:
+        """Returns the HyperParameters by which Search finds the job. Empty if its kind has none."""
+        return {}
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Returns algo-1 .. algo-N, group by group."""
         return self.spec.hosts

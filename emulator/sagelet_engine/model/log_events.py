@@ -51,7 +51,7 @@ class LogStream:
 
 @dataclass(frozen=True)
 class LogGroup:
-    """The log group of training jobs in one account and region."""
+    """The log group of one kind of jobs in one account and region."""
 
     created_ms: int
     #: Sum of the events' UTF-8 sizes.

@@ -106,14 +106,14 @@ class ObjectStore(Protocol):
         ...
 
     def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
-        """Gives a stream (it cannot seek) that becomes an object if the block ends well. Otherwise nothing is stored.
+        """Gives a stream (it cannot seek). Its bytes become an object only if the block raises nothing.
 
         Raises ObjectNotFound if the bucket does not exist.
         """
         ...
 
     def batch(self, account: str, region: str, bucket: str) -> AbstractContextManager[ObjectBatch]:
-        """Gives a batch of many small objects, which are flushed and committed together if the block ends well.
+        """Gives a batch of many small objects, which are flushed and committed together if the block raises nothing.
         Otherwise no object is made.
 
         Raises ObjectNotFound if the bucket does not exist.

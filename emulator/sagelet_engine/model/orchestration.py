@@ -40,7 +40,7 @@ S = OrchestrationStatus
 #: The statuses that may follow each status.
 _FOLLOWS: dict[OrchestrationStatus, tuple[OrchestrationStatus, ...]] = {
     S.IN_PROGRESS: (S.STOPPING, S.COMPLETED, S.FAILED),
-    S.STOPPING: (S.STOPPED,),
+    S.STOPPING: (S.STOPPED, S.FAILED),
     S.COMPLETED: (),
     S.FAILED: (),
     S.STOPPED: (),

@@ -4,10 +4,16 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.model.orchestration import Child, Orchestration, OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.orchestration import (
+    Child,
+    Orchestration,
+    OrchestrationKey,
+    OrchestrationKind,
+    OrchestrationStatus,
+)
 
 _NAMESPACE = uuid.UUID("b5f6d1c4-9a3e-4f0b-8d57-2c1e6a7f9034")
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -61,6 +67,15 @@ class Pipeline:
         return sorted(alias for alias, number in self.aliases.items() if number == version)
 
 
+class Selection(NamedTuple):
+    """SelectiveExecutionConfig."""
+
+    #: Names of the steps that run.
+    steps: frozenset[str]
+    #: ARN of the execution whose results the other steps have.
+    source: str
+
+
 class StepState(str, Enum):
     #: It is decided, and what it makes may not exist yet.
     PLANNED = "planned"
@@ -112,6 +127,8 @@ class StepRun(Child):
     #: ARN of the execution whose result this step has: by the cache, or by SelectiveExecutionConfig.
     cached_from: str | None = None
     selected_from: str | None = None
+    #: True if a Lambda step failed because its time was over.
+    timed_out: bool = False
 
     @property
     def ended(self) -> bool:
@@ -120,6 +137,16 @@ class StepRun(Child):
     @property
     def succeeded(self) -> bool:
         return self.ended and self.status is StepStatus.SUCCEEDED
+
+
+#: PipelineExecutionStatus of botocore.
+EXECUTION_STATUSES: Mapping[OrchestrationStatus, str] = {
+    OrchestrationStatus.IN_PROGRESS: "Executing",
+    OrchestrationStatus.STOPPING: "Stopping",
+    OrchestrationStatus.STOPPED: "Stopped",
+    OrchestrationStatus.FAILED: "Failed",
+    OrchestrationStatus.COMPLETED: "Succeeded",
+}
 
 
 @dataclass(frozen=True)
@@ -143,6 +170,16 @@ class PipelineExecution(Orchestration):
     @property
     def execution_id(self) -> str:
         return self.key.name.rpartition("/")[2]
+
+    @property
+    def selection(self) -> Selection | None:
+        """Returns the steps that were chosen to run. None: all run."""
+        config = self.request.get("SelectiveExecutionConfig")
+        if config is None:
+            return None
+        # StartPipelineExecution has added the source if the client named none.
+        steps = frozenset(one["StepName"] for one in config["SelectedSteps"])
+        return Selection(steps, config["SourcePipelineExecutionArn"])
 
     @property
     def pipeline_key(self) -> PipelineKey:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.orchestration import Orchestration
-from sagelet_engine.model.training import TrainingJob
 
 
 class Kind(str, Enum):
@@ -111,7 +111,7 @@ class JobSearch:
     after: SearchCursor | None = None
 
 
-Found = TypeVar("Found", bound=TrainingJob | Orchestration)
+Found = TypeVar("Found", bound=Job | Orchestration)
 
 
 @dataclass(frozen=True)

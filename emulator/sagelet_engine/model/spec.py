@@ -119,6 +119,20 @@ class CheckpointSpec:
         return parts[3:]
 
 
+@dataclass(frozen=True)
+class OutputSpec:
+    """OutputDataConfig."""
+
+    #: S3OutputPath without a slash at its end.
+    path: str
+    #: False if CompressionType is NONE: then results are separate objects, not archives.
+    compressed: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "OutputSpec":
+        return cls(str(config.get("S3OutputPath", "")).rstrip("/"), config.get("CompressionType") != "NONE")
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """What a job of any kind asks for: its program, its hosts, its limits."""
@@ -173,10 +187,6 @@ class TrainingSpec(JobSpec):
     channels: tuple[Channel, ...]
     #: TrainingInputMode: the mode of channels that name none.
     input_mode: str
-    #: S3OutputPath without a slash at its end.
-    output_path: str
-    #: False if OutputDataConfig.CompressionType is NONE: then results are separate objects, not archives.
-    compressed: bool
     checkpoint: CheckpointSpec | None
 
     @classmethod
@@ -186,7 +196,6 @@ class TrainingSpec(JobSpec):
         """
         algorithm = request.get("AlgorithmSpecification", {})
         resources, stopping = request.get("ResourceConfig", {}), request.get("StoppingCondition", {})
-        output = request.get("OutputDataConfig", {})
         mode = algorithm.get("TrainingInputMode", InputMode.FILE.value)
         max_wait = stopping.get("MaxWaitTimeInSeconds")
         return cls(
@@ -206,8 +215,6 @@ class TrainingSpec(JobSpec):
             metrics_time_series=bool(algorithm.get("EnableSageMakerMetricsTimeSeries")),
             channels=tuple(_channel(entry, mode) for entry in request.get("InputDataConfig", ())),
             input_mode=mode,
-            output_path=str(output.get("S3OutputPath", "")).rstrip("/"),
-            compressed=output.get("CompressionType") != "NONE",
             checkpoint=CheckpointSpec.of(request["CheckpointConfig"]) if request.get("CheckpointConfig") else None,
             spot=bool(request.get("EnableManagedSpotTraining")),
             max_wait_seconds=None if max_wait is None else int(max_wait),

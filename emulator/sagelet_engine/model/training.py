@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sagelet_engine.model.job import Job, JobKey, Parent
 from sagelet_engine.model.lifecycle import created
-from sagelet_engine.model.spec import TrainingSpec
+from sagelet_engine.model.spec import OutputSpec, TrainingSpec
 
 T = TypeVar("T", bound="TrainingJob")
 
@@ -35,6 +35,14 @@ class TrainingJob(Job):
     def spec(self) -> TrainingSpec:
         return TrainingSpec.of(self.request)
 
+    @property
+    def output(self) -> OutputSpec:
+        return OutputSpec.of(self.request.get("OutputDataConfig", {}))
+
+    @property
+    def hyperparameters(self) -> Mapping[str, str]:
+        return self.spec.hyperparameters
+
     def without_attempt(self: T) -> T:
         return replace(self, compilation=None)
 
@@ -45,7 +53,7 @@ class TrainingJob(Job):
 
     @property
     def output_uri(self) -> str:
-        return f"{self.spec.output_path}/{self.key.name}/output"
+        return f"{self.output.path}/{self.key.name}/output"
 
 
 def as_training(job: Job) -> TrainingJob:

@@ -73,6 +73,7 @@ def _deciding(step: JsonObject, arguments: JsonObject) -> Any:
         definitions = [arguments.get("TrainingJobDefinition"), *arguments.get("TrainingJobDefinitions", [])]
         parts = [{name: one.get(name) for name in _TUNING} for one in definitions if one]
         return [arguments.get("HyperParameterTuningJobConfig"), parts]
+    # A Lambda step's arguments have its FunctionArn.
     return [arguments, step.get("SqsQueueUrl"), step.get("OutputParameters")]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.pipelines import caching, retrying
+from sagelet_engine.pipelines import caching, outputs, retrying
 from sagelet_engine.pipelines.definition import PROPERTY_FILE, Definition, InvalidDefinition, Step, objects, parse
 from sagelet_engine.pipelines.execution_variables import JOB_NAMES, VARIABLES
 from sagelet_engine.pipelines.expression_rules import faults, operand_faults
@@ -65,8 +65,8 @@ def _step(step: Step, definition: Definition) -> Iterator[str]:
     yield from _cache_faults(step.given.get("CacheConfig"))
     if step.type == "Model" and not step.arguments.keys() & {*_MODEL}:
         yield f"Arguments needs one of {', '.join(_MODEL)}"
-    if step.type == "Callback":
-        yield from _callback_faults(step)
+    if step.type in ("Callback", "Lambda"):
+        yield from _output_faults(step)
     for member in ("DisplayName", "Description"):
         if not isinstance(step.given.get(member) or "", str):
             yield f"{member} must be a text"
@@ -98,8 +98,11 @@ def _cache_faults(config: Any) -> Iterator[str]:
         yield "CacheConfig.ExpireAfter must be an ISO 8601 duration, such as P30D or PT12H"
 
 
-def _callback_faults(step: Step) -> Iterator[str]:
-    yield from operand_faults(step.given["SqsQueueUrl"], "SqsQueueUrl")
+def _output_faults(step: Step) -> Iterator[str]:
+    member = "SqsQueueUrl" if step.type == "Callback" else "FunctionArn"
+    yield from operand_faults(step.given[member], member)
     for one in objects(step.given, "OutputParameters"):
         if not isinstance(one.get("OutputName"), str):
             yield "each of OutputParameters needs OutputName, a text"
+        if one.get("OutputType", "String") not in outputs.TYPES:
+            yield f"OutputType of each of OutputParameters is one of {', '.join(outputs.TYPES)}"

@@ -8,7 +8,7 @@ from sagelet_engine.model.orchestration import OrchestrationStatus, enter
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
 from sagelet_engine.pipelines import caching, conditions, retrying
 from sagelet_engine.pipelines.checking import function_faults
-from sagelet_engine.pipelines.definition import Definition, Step, parse
+from sagelet_engine.pipelines.definition import BESIDE_ARGUMENTS, Definition, Step, parse
 from sagelet_engine.pipelines.execution_variables import names_its_job, variables
 from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve, text_of
 from sagelet_engine.pipelines.malformed import UNUSABLE, failed
@@ -90,7 +90,9 @@ class _State:
         """Returns the execution, ended if none of its steps goes on."""
         if not all(run.ended for run in self.runs.values()):
             return self.execution
-        if self.execution.status is OrchestrationStatus.STOPPING:
+        # API reference of StopPipelineExecution: an execution that waits for a function whose time is over has failed.
+        timed_out = any(run.timed_out for run in self.runs.values())
+        if self.execution.status is OrchestrationStatus.STOPPING and not timed_out:
             return enter(self.execution, OrchestrationStatus.STOPPED, self.now_ms)
         if self._failed():
             return enter(self.execution, OrchestrationStatus.FAILED, self.now_ms, failure_reason=STEPS_FAILED)
@@ -144,9 +146,9 @@ class _State:
         if step.type == "Condition":
             return self._judged(step, run)
         arguments = resolve(step.arguments, self._scope(step, run))
-        if step.type == "Callback":
-            queue = resolve(step.given["SqsQueueUrl"], self._scope(step, run))
-            arguments = {"Arguments": arguments, "SqsQueueUrl": queue}
+        beside = {name: step.given[name] for name in BESIDE_ARGUMENTS if name in step.given}
+        if step.type in ("Callback", "Lambda"):
+            arguments = {"Arguments": arguments, **resolve(beside, self._scope(step, run))}
         run = replace(run, arguments=arguments)
         if step.type == "Fail":
             message = text_of(arguments.get("ErrorMessage", ""))
@@ -212,8 +214,7 @@ class _State:
 
 def _selection(execution: PipelineExecution, definition: Definition) -> tuple[frozenset[str] | None, frozenset[str]]:
     """Returns the steps that run (None: all), and those whose results are those of the source."""
-    given = execution.request.get("SelectiveExecutionConfig")
-    if given is None:
+    chosen = execution.selection
+    if chosen is None:
         return None, frozenset()
-    selected = frozenset(one["StepName"] for one in given["SelectedSteps"])
-    return selected, frozenset(definition.upstream([*selected])) - selected
+    return chosen.steps, frozenset(definition.upstream([*chosen.steps])) - chosen.steps

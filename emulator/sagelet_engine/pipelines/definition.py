@@ -21,7 +21,9 @@ from sagelet_engine.pipelines.malformed import MALFORMED
 VERSION = "2020-12-01"
 _NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}", re.ASCII)
 #: Types of steps that run here.
-TYPES = frozenset({"Training", "Processing", "Tuning", "Condition", "Fail", "Callback", "Model", "RegisterModel"})
+TYPES = frozenset(
+    {"Training", "Processing", "Tuning", "Condition", "Fail", "Callback", "Lambda", "Model", "RegisterModel"}
+)
 #: AWS's types that do not run here, and why.
 REFUSED_TYPES: Mapping[str, str] = {
     "Transform": "sagelet runs no batch transform jobs",
@@ -31,13 +33,14 @@ REFUSED_TYPES: Mapping[str, str] = {
     "EMRServerless": "it needs an EMR application",
     "AutoML": "sagelet runs no AutoML jobs",
     "NotebookJob": "sagelet runs no notebook jobs",
-    "Lambda": "sagelet runs no Lambda functions; a Callback step can call your own program",
     "MonitorBatchTransform": "sagelet runs no batch transform jobs",
     "Endpoint": "sagelet serves no models",
     "EndpointConfig": "sagelet serves no models",
     "InferenceComponent": "sagelet serves no models",
     "Lineage": "sagelet keeps no lineage",
 }
+#: Members beside Arguments in which functions may stand: of Callback and of Lambda steps.
+BESIDE_ARGUMENTS = ("SqsQueueUrl", "FunctionArn")
 #: Members of each of PropertyFiles.
 PROPERTY_FILE = ("PropertyFileName", "OutputName", "FilePath")
 _PARAMETER_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -117,7 +120,7 @@ class Step:
         if self.type == "Condition":
             return {"Conditions": self.arguments.get("Conditions", [])}
         parts = {"Arguments": self.arguments}
-        return {**parts, "SqsQueueUrl": self.given["SqsQueueUrl"]} if "SqsQueueUrl" in self.given else parts
+        return {**parts, **{name: self.given[name] for name in BESIDE_ARGUMENTS if name in self.given}}
 
     def references(self) -> Iterator[Reference]:
         """Yields what the step itself refers to. Raises Unresolved."""
@@ -270,6 +273,8 @@ def _check_members(step: Step) -> None:
                 raise InvalidDefinition(f"Step {step.name}: {fault}")
     if step.type == "Callback" and "SqsQueueUrl" not in step.given:
         raise InvalidDefinition(f"Callback step {step.name} needs SqsQueueUrl")
+    if step.type == "Lambda" and "FunctionArn" not in step.given:
+        raise InvalidDefinition(f"Lambda step {step.name} needs FunctionArn")
     for one in objects(step.given, "PropertyFiles"):
         if not {*PROPERTY_FILE} <= one.keys():
             raise InvalidDefinition(f"Each of PropertyFiles of step {step.name} needs {', '.join(PROPERTY_FILE)}")

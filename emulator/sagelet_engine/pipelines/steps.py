@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.functions import FunctionRefused, Invoker, invocation_id
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus, suffix
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
-from sagelet_engine.pipelines import retrying
+from sagelet_engine.pipelines import outputs, retrying
+from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.expressions import Unresolved, text_of
 
 #: How long a Callback step waits for its answer, ms: AWS gives it seven days.
 CALLBACK_MS = 7 * 86_400_000
 CALLBACK_EXPIRED = "The callback was not answered within 7 days."
+#: Seconds that a function of a Lambda step may take, whatever its own timeout (developer guide, "Lambda step").
+LAMBDA_SECONDS = 600
 #: Length of a callback token (botocore shape CallbackToken).
 TOKEN_LENGTH = 10
 #: Letters of a step's name in the name of what it makes.
 _SUFFIX = 10
+#: The same in the id of an invocation.
+_INVOCATION = 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,8 @@ class Look:
     failure: str = ""
     #: Its name or ARN now, if that is not what `start` returned.
     made: str | None = None
+    #: True if a function's time was over.
+    timed_out: bool = False
 
 
 class StepKind(Protocol):
@@ -249,6 +257,63 @@ class CallbackStep:
         calls(execution.key.account, execution.key.region, "sqs", "SendMessage", message)
 
 
+class LambdaStep:
+    """Runs a Lambda function as a process of its own. As on AWS, a function that runs cannot be stopped."""
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    def find(self, _calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str | None:
+        invocation = _invocation(execution, run)
+        return invocation if self._invoker.has(invocation) else None
+
+    def start(self, _calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
+        invocation, key = _invocation(execution, run), execution.key
+        arn, event = text_of(run.arguments["FunctionArn"]), json.dumps(run.arguments["Arguments"])
+        try:
+            self._invoker.begin(invocation, key.account, key.region, arn, event, LAMBDA_SECONDS)
+        except FunctionRefused as error:
+            raise CallRefused("ClientError", str(error)) from error
+        return invocation
+
+    def look(self, _calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
+        try:
+            outcome = self._invoker.look(str(run.made))
+        except FunctionRefused as error:
+            # It was to run again, and cannot: for example, the image is gone.
+            raise CallRefused("ClientError", str(error)) from error
+        if outcome is None:
+            return None
+        if outcome.timed_out:
+            return Look(StepStatus.FAILED, {}, f"The function {_name(run)} timed out", timed_out=True)
+        if outcome.payload is None:
+            failure = retrying.SERVICE_FAULT if outcome.fault else ""
+            reason = f"The function {_name(run)} failed: {outcome.error}: {outcome.message}"
+            return Look(StepStatus.FAILED, {}, reason, failure)
+        wanted = parse(execution.definition).steps[run.name].given.get("OutputParameters") or []
+        try:
+            properties = {"OutputParameters": outputs.read(outcome.payload, wanted)}
+        except outputs.BadOutput as error:
+            return Look(StepStatus.FAILED, {}, f"The function {_name(run)} ended, but {error}")
+        return Look(StepStatus.SUCCEEDED, properties)
+
+    def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
+        """The execution waits for the function's end (API reference of StopPipelineExecution)."""
+
+    def forget(self, run: StepRun) -> None:
+        """Removes what is left of an attempt that has ended."""
+        self._invoker.forget(str(run.made))
+
+
+def _name(run: StepRun) -> str:
+    return text_of(run.arguments["FunctionArn"]).partition(":function:")[2] or text_of(run.arguments["FunctionArn"])
+
+
+def _invocation(execution: PipelineExecution, run: StepRun) -> str:
+    return invocation_id(execution.id, suffix(execution, run, _INVOCATION))
+
+
+#: The kinds that need nothing but calls. The work of executions adds Lambda.
 KINDS: Mapping[str, StepKind] = {
     "Training": JobStep("TrainingJob"),
     "Processing": JobStep("ProcessingJob"),
@@ -266,7 +331,10 @@ def _call(
     request: JsonObject,
     exists: tuple[str, ...] = (),
 ) -> JsonObject:
-    """`exists`: codes of the error of a name that is taken. The name follows from the execution, so it is its own."""
+    """Calls SageMaker. An error in `exists` says that the name is taken, and is not raised.
+
+    The name follows from the execution, so an earlier try of this step made what has it.
+    """
     try:
         return calls(execution.key.account, execution.key.region, "sagemaker", operation, request)
     except CallRefused as error:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.functions import NO_INVOKER, Invoker
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import OrchestrationStatus
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
@@ -18,7 +19,9 @@ from sagelet_engine.pipelines.malformed import UNUSABLE, failed
 from sagelet_engine.pipelines.steps import (
     CALLBACK_EXPIRED,
     KINDS,
+    LambdaStep,
     Look,
+    StepKind,
     expires_ms,
     failure_of_call,
     is_passing,
@@ -30,16 +33,27 @@ log = logging.getLogger(__name__)
 
 #: When a step is looked at again whose job could not be described, as with a fault's `throttling`.
 _LOOK_AGAIN_MS = 1000
+#: When a function that has just begun is looked at again.
+_SOON_MS = 50
 
 
 class PipelineWork:
     """A Work."""
 
-    def __init__(self, kept: Orchestrations, objects: ObjectStore, clock: Clock, calls: ServiceCalls) -> None:
+    def __init__(
+        self,
+        kept: Orchestrations,
+        objects: ObjectStore,
+        clock: Clock,
+        calls: ServiceCalls,
+        invoker: Invoker = NO_INVOKER,
+    ) -> None:
         self._kept = kept.of(PIPELINE_EXECUTION)
         self._objects = objects
         self._clock = clock
         self._calls = calls
+        self._functions = LambdaStep(invoker)
+        self._kinds: Mapping[str, StepKind] = {**KINDS, "Lambda": self._functions}
 
     def step(self, record: PipelineExecution) -> float | None:
         before = self._kept.children(record.id)
@@ -50,6 +64,7 @@ class PipelineWork:
             failpoint(Failpoint.BEFORE_DECISION)
             record = self._kept.update(decision.execution, decision.changed)
             failpoint(Failpoint.AFTER_DECISION)
+            self._forget(record, before, decision.changed)
         if record.terminal:
             return None
         written = {one.ordinal: one for one in (*runs, *decision.changed)}
@@ -57,8 +72,20 @@ class PipelineWork:
         self._keep(record, made, written)
         types = {name: step.type for name, step in parse(record.definition).steps.items()}
         now = {**written, **{one.ordinal: one for one in made}}.values()
-        moments = (*(one.retry_ms for one in now), *(expires_ms(types[one.name], one) for one in now))
+        moments = (
+            *(one.retry_ms for one in now),
+            *(expires_ms(types[one.name], one) for one in now),
+            *(_poll_ms(types[one.name], one, now_ms) for one in now),
+        )
         return min((moment for moment in moments if moment is not None), default=None)
+
+    def _forget(self, record: PipelineExecution, before: Sequence[StepRun], changed: Sequence[StepRun]) -> None:
+        """Removes the files of functions that have ended. Their ends are durable."""
+        steps, now = parse(record.definition).steps, {one.ordinal: one for one in changed}
+        for run in before:
+            ended = run.ordinal in now and now[run.ordinal].state is not StepState.RUNNING
+            if ended and run.state is StepState.RUNNING and steps[run.name].type == "Lambda":
+                self._functions.forget(run)
 
     def _keep(self, record: PipelineExecution, made: Sequence[StepRun], seen: Mapping[int, StepRun]) -> None:
         """Records what was made, also if a request changed the execution meanwhile: else it would be made again.
@@ -77,7 +104,7 @@ class PipelineWork:
     # --- what steps are like now --------------------------------------------------------------------------------
 
     def _seen(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
-        """Returns a step as what it made shows it."""
+        """Returns the step, updated from the state of what it made (a job, a message, ...)."""
         try:
             return self._looked_at(record, run, now_ms)
         except UNUSABLE as error:
@@ -86,7 +113,7 @@ class PipelineWork:
     def _looked_at(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
         step = parse(record.definition).steps[run.name]
         if run.state is StepState.PLANNED and record.status is OrchestrationStatus.STOPPING:
-            made = KINDS[step.type].find(self._calls, record, run)
+            made = self._kinds[step.type].find(self._calls, record, run)
             return run if made is None else replace(run, state=StepState.RUNNING, made=made)
         if run.state is not StepState.RUNNING:
             return run
@@ -94,7 +121,7 @@ class PipelineWork:
         if limit_ms is not None and now_ms >= limit_ms:
             return retrying.ended(run, StepStatus.FAILED, now_ms, failure_reason=CALLBACK_EXPIRED)
         try:
-            look = KINDS[step.type].look(self._calls, record, run)
+            look = self._kinds[step.type].look(self._calls, record, run)
         except CallRefused as error:
             if is_passing(error):
                 return replace(run, retry_ms=now_ms + _LOOK_AGAIN_MS)
@@ -124,7 +151,8 @@ class PipelineWork:
         return newest
 
     def _source(self, record: PipelineExecution) -> tuple[Mapping[str, StepRun], str]:
-        arn = record.request["SelectiveExecutionConfig"]["SourcePipelineExecutionArn"]
+        assert record.selection is not None
+        arn = record.selection.source
         for other in self._kept.every(record.key.account, record.key.region):
             if other.key.arn == arn:
                 return {run.name: run for run in self._kept.children(other.id)}, arn
@@ -149,7 +177,7 @@ class PipelineWork:
         step = parse(record.definition).steps[run.name]
         failpoint(Failpoint.BEFORE_CHILD)
         try:
-            made = KINDS[step.type].start(self._calls, record, run)
+            made = self._kinds[step.type].start(self._calls, record, run)
         except CallRefused as error:
             policies = step.given.get("RetryPolicies", [])
             reason = f"{error.code}: {error}"
@@ -160,7 +188,7 @@ class PipelineWork:
     def _stop(self, record: PipelineExecution, run: StepRun) -> StepRun:
         step = parse(record.definition).steps[run.name]
         try:
-            KINDS[step.type].stop(self._calls, record, run)
+            self._kinds[step.type].stop(self._calls, record, run)
         except CallRefused as error:
             if is_passing(error):
                 return run
@@ -175,11 +203,18 @@ def _must_stop(record: PipelineExecution, run: StepRun) -> bool:
     return stopping and run.state is StepState.RUNNING and run.status is not StepStatus.STOPPING
 
 
+def _poll_ms(kind: str, run: StepRun, now_ms: int) -> int | None:
+    """Returns when a function is looked at again: nothing tells its end. The longer it runs, the less often."""
+    if kind != "Lambda" or run.state is not StepState.RUNNING:
+        return None
+    return now_ms + min(_LOOK_AGAIN_MS, max(_SOON_MS, (now_ms - run.start_ms) // 20))
+
+
 def _with(run: StepRun, step: Step, look: Look, record: PipelineExecution, now_ms: int) -> StepRun:
     if look.status is StepStatus.FAILED:
         policies = step.given.get("RetryPolicies", [])
         failed = retrying.after_failure(run, policies, look.failure, look.reason or "", now_ms)
-        return replace(failed, properties=look.properties)
+        return replace(failed, properties=look.properties, timed_out=look.timed_out)
     if look.status in (StepStatus.SUCCEEDED, StepStatus.STOPPED):
         reason = None if look.status is StepStatus.SUCCEEDED else look.reason
         if record.status is OrchestrationStatus.STOPPING:

@@ -27,7 +27,7 @@ def of(data: Path, job: Job) -> str:
 
 
 def keep(data: Path, job: Job) -> None:
-    """Writes the digest. Called before the scripts are removed."""
+    """Writes the digest of a job's scripts into its report directory. Must run before the scripts are removed."""
     found = of(data, job)
     if found:
         report = JobDirectories.of(data, job).report

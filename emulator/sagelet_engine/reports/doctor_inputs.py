@@ -84,7 +84,7 @@ class DoctorInputs:
         )
 
     def _last_lines(self, job: TrainingJob, host: str) -> tuple[list[str], int]:
-        """Returns a host's last lines in this attempt, and when any host printed last, ms since the epoch."""
+        """Returns the last lines of a host in this attempt, and when any host printed last (ms since the epoch)."""
         streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/")
         own = [stream for stream in streams if stream.job_id == job.id]
         last_ms = max((stream.last_ms or stream.created_ms for stream in own), default=0)

@@ -1,4 +1,4 @@
-"""How the trials of a tuning job came by their programs: compiled, or read from the compile cache."""
+"""How the trials of a tuning job got their programs: compiled, or read from the compile cache."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -195,7 +195,10 @@ def _removable(root: Path) -> Iterator[Path]:
 
 
 def _too_much(jobs: list[EndedJob], sizes: Mapping[str, int], old_ms: int, most: int | None) -> Iterator[EndedJob]:
-    """Yields jobs whose files go, the oldest first: those that are too old, and the oldest while all exceed `most`."""
+    """Yields the jobs whose files are removed, the oldest first: too old ones, then others until the rest fits.
+
+    `most`: bytes that the files may take, or None. To fit, all files but those of the newest job may go.
+    """
     above = 0 if most is None else sum(sizes[job.id] for job in jobs) - most
     for job in jobs:
         if job.modified_ms <= old_ms or (above > 0 and job is not jobs[-1]):

@@ -19,7 +19,7 @@ class LogGroupActions:
         self._clock = clock
 
     def get(self, account: str, region: str, kind: JobKind) -> LogGroup | None:
-        """Returns the group. None until it is made or a job has a log stream."""
+        """Returns the log group. None until it is created or a job has a log stream in it."""
         return self._store.log_groups.get(account, region, kind)
 
     def exists(self, account: str, region: str, kind: JobKind) -> bool:

@@ -85,7 +85,7 @@ class Uploads:
     ) -> Iterator[tuple[StagedFile, "list[UploadedPart]"]]:
         """Gives a file to write part `number` to.
 
-        If the block ends well, the part is kept and becomes the list's only entry. `size`: bytes, if they are known.
+        If the block raises nothing, the part is kept and appended to the list. `size`: bytes, or None if unknown.
         Raises NoSuchUpload, DiskFull.
         """
         kept: list[UploadedPart] = []

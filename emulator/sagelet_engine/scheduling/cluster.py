@@ -17,7 +17,7 @@ from sagelet_engine.base.errors import ClientFault, JobNotFound, RuntimeUnavaila
 from sagelet_engine.instances.catalogue import gpu_count
 from sagelet_engine.instances.gpus import ClusterGpus, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict
-from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, Cluster, Place, Refused
+from sagelet_engine.model.cluster import AllocationRequest, AllocationState, AllocationStatus, Cluster, Refused
 from sagelet_engine.model.job import Job, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.store.jobs import StaleRecord, Store
@@ -228,13 +228,13 @@ class ClusterScheduler(threading.Thread):
                 return
             if not waiting.submitted:
                 continue
-            status = statuses.get(waiting.launch_id, AllocationStatus(Place.OVER))
-            if status.place is Place.QUEUED and status.reason == waiting.told:
+            status = statuses.get(waiting.launch_id, AllocationStatus(AllocationState.OVER))
+            if status.state is AllocationState.QUEUED and status.reason == waiting.told:
                 continue
             self._with_job(job_id, partial(self._heed, waiting=waiting, status=status))
 
     def _heed(self, job: Job, waiting: _Waiting, status: AllocationStatus) -> None:
-        if status.place is Place.QUEUED:
+        if status.state is AllocationState.QUEUED:
             self._tell(job, waiting, status.reason)
             return
         # A job whose allocation is over starts, too: its hosts then report how the allocation ended.

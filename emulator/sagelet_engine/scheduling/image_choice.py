@@ -4,26 +4,37 @@ The choice is made before the job waits for hosts, and again when it has them.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable, SettingsError
-from sagelet_engine.data.compilation import INDUCTOR, asks_for_compiler, chosen_compiler
 from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.model import verdict
-from sagelet_engine.model.job import Job, Verdict
+from sagelet_engine.model.job import Job, JobKind, Verdict
 from sagelet_engine.model.runtime import Runtime
-from sagelet_engine.model.spec import TrainingSpec
-from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.scheduling import distributions
+from sagelet_engine.scheduling.training_image import TrainingImage
 
 T = TypeVar("T")
 
 #: Seconds that an API request, or the queue, waits for the runtime's engine.
-PATIENCE = 5.0
+TIMEOUT_S = 5.0
+
+
+class ImageNeeds(Protocol):
+    """What the jobs of one kind need of their image. That the image exists is checked for every kind."""
+
+    def check(self, job: Job, image: str) -> None:
+        """Raises ClientFault or NoCapacity if the job cannot run in this local image."""
+
+    def needs_plugin(self, job: Job) -> bool:
+        """True if the job can use GPUs only if the image has a PJRT plugin for them."""
+
+
+#: Kinds of jobs that are not in this table need nothing more.
+_NEEDS: Mapping[JobKind, ImageNeeds] = {JobKind.TRAINING: TrainingImage()}
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,8 @@ class ImageChoice:
             raise ClientFault(f"{fault}{remedy}") from fault
         if image is None:
             raise ClientFault(explain_absent(resolution))
-        if isinstance(job, TrainingJob):
-            distributions.check(job, image)
+        if needs := _NEEDS.get(job.key.kind):
+            needs.check(job, image)
         return image, stand_in
 
     def is_known(self, uri: str) -> bool:
@@ -77,6 +88,7 @@ class ImageChoice:
             raise ClientFault(why)
         uri = job.spec.image
         if not uri:
+            # Only CreateTrainingJob allows a request without an image.
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
         try:
             return self.images.resolve(uri)
@@ -98,16 +110,16 @@ def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[st
         return resolution.dated_image, job.stand_in
     if image is None or not runtime.has_image(image):
         return None, job.stand_in
-    if job.gpus and resolution.gpu_images and isinstance(job, TrainingJob) and _needs_plugin(job.spec):
+    if job.gpus and resolution.gpu_images and _needs_plugin(job):
         absent = " or ".join(resolution.gpu_images)
         unused = f"compiled code runs on the CPU and the GPUs stay unused: {absent} is not there ({runtime.gpu_remedy})"
         return image, unused
     return image, job.stand_in
 
 
-def _needs_plugin(spec: TrainingSpec) -> bool:
-    """True for XLA. Inductor compiles for GPUs by torch's own CUDA."""
-    return asks_for_compiler(spec) and chosen_compiler(spec) != INDUCTOR
+def _needs_plugin(job: Job) -> bool:
+    needs = _NEEDS.get(job.key.kind)
+    return needs is not None and needs.needs_plugin(job)
 
 
 def _can_run(runtime: Runtime, image: str | None) -> bool:
@@ -132,7 +144,7 @@ def _in_time(ask: Callable[[], T]) -> T:
 
     asking = threading.Thread(target=run, name="image-question", daemon=True)
     asking.start()
-    asking.join(PATIENCE)
+    asking.join(TIMEOUT_S)
     if not answers:
         raise RuntimeUnavailable("the runtime's engine does not answer")
     return answers[0]()

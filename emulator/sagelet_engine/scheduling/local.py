@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 #: Seconds until the next look at the queue after a failed one.
 RETRY_SECONDS = 1.0
 #: Seconds between looks at the clock while a waiting job's MaxWaitTimeInSeconds or a warm pool's period runs.
-PULSE = 0.5
+POLL_S = 0.5
 #: The most jobs that one transaction sets to Pending.
 TOLD_AT_ONCE = 20
 
@@ -188,7 +188,7 @@ class LocalScheduler(threading.Thread):
             self._give_up(job_id)
         untold = self._next_untold()
         if self._closed or not untold:
-            return PULSE if self._deadlines or self._warm.keys() else None
+            return POLL_S if self._deadlines or self._warm.keys() else None
         self._let_wait(untold)
         return 0
 

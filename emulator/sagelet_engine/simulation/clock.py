@@ -102,7 +102,7 @@ class SimulatedClock:
         return max((one.until_ms for one in self._sleepers if one.worker is None), default=-math.inf)
 
     def _rouse(self, sleeper: _Sleeper) -> None:
-        """Rouses a sleeper. It counts as working at once, so the clock is not turned before its thread runs."""
+        """Wakes a sleeping thread. It counts as working at once, so time does not advance before it runs."""
         sleeper.awake = True
         self._sleepers.remove(sleeper)
         if sleeper.worker is not None:

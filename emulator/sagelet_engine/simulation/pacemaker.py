@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 S = SecondaryStatus
 
 #: Real seconds between two looks.
-PULSE = 0.01
+POLL_S = 0.01
 #: Number of looks after which a job that could have its place, but does not get it, counts as waiting.
 PATIENCE_LOOKS = 200
 
@@ -52,12 +52,12 @@ class Pacemaker(threading.Thread):
         self._waits = 0
 
     def close(self) -> None:
-        """Ends the thread. Time stands still from now on."""
+        """Ends the thread. Simulated time no longer advances."""
         self._closing.set()
         self.join()
 
     def run(self) -> None:
-        while not self._closing.wait(PULSE):
+        while not self._closing.wait(POLL_S):
             try:
                 self.look()
             except Exception:

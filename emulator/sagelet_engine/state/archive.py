@@ -26,9 +26,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.base import members, nofollow
+from sagelet_engine.base import extraction, nofollow
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.base.members import Parts
+from sagelet_engine.base.extraction import Parts
 from sagelet_engine.base.packing import Padded, member_of, unseen
 from sagelet_engine.base.tarballs import COMPRESS_LEVEL
 from sagelet_engine.base.wire import JsonObject
@@ -44,7 +44,7 @@ FILES = "s3/files/"
 TREES = ("jobs", "warm-pools", "hub")
 CHUNK = 1024 * 1024
 _MAX_JSON = 1024 * 1024
-_COMPRESSIONS: dict[bytes, Callable[[BinaryIO], members.Stream]] = {
+_COMPRESSIONS: dict[bytes, Callable[[BinaryIO], extraction.Stream]] = {
     b"\x1f\x8b": lambda source: gzip.GzipFile(fileobj=source),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile,
@@ -133,7 +133,7 @@ class Writer:
 
 @contextmanager
 def writing(out: BinaryIO, head: JsonObject, *, compressed: bool) -> Iterator[Writer]:
-    """Writes an archive. It is complete if the block ends well."""
+    """Writes an archive. It is complete if the block raises nothing."""
     with ExitStack() as stack:
         stream = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out)) if compressed else out
         tar = stack.enter_context(tarfile.open(fileobj=stream, mode="w|", bufsize=CHUNK))
@@ -181,11 +181,11 @@ def read_archive(source: BinaryIO) -> Iterator[Member]:
     last.
     """
     with as_damage():
-        digest, reader = _Digest(), members.Reader(_unpacked(source))
+        digest, reader = _Digest(), extraction.Reader(_unpacked(source))
         with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
             while (info := tar.next()) is not None:
                 tar.members = []
-                members.size_of(info)
+                extraction.size_of(info)
                 reader.at_content(True)
                 if info.name == END:
                     end = Member(info, _data(tar, info), _Digest()).json()
@@ -201,7 +201,7 @@ def read_archive(source: BinaryIO) -> Iterator[Member]:
     raise ArchiveDamaged("the archive ends too early")
 
 
-def _unpacked(source: BinaryIO) -> members.Stream:
+def _unpacked(source: BinaryIO) -> extraction.Stream:
     """Returns the stream without its compression, which its first bytes tell."""
     begin = source.read(6)
     source.seek(0)
@@ -257,7 +257,7 @@ def _check_end(end: JsonObject, digest: _Digest, tar: tarfile.TarFile) -> None:
 def as_damage() -> Iterator[None]:
     try:
         yield
-    except members.TooLarge as error:
+    except extraction.TooLarge as error:
         raise ArchiveDamaged(f"the archive is larger than the disk has room for: {error}") from error
     except (tarfile.TarError, RecursionError, OverflowError, ValueError, EOFError, zlib.error) as error:
         raise ArchiveDamaged(f"the archive cannot be read: {error}") from error

@@ -12,6 +12,7 @@ from sagelet_engine.base.database import NewerSchema, StoreUnavailable, remove_d
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.compile_cache.store import DIRECTORY as COMPILE_CACHE
 from sagelet_engine.data import removal
+from sagelet_engine.functions.invocations import DIRECTORY as FUNCTIONS
 from sagelet_engine.hub.store import DIRECTORY as HUB
 from sagelet_engine.runtimes.node.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
@@ -21,8 +22,9 @@ from sagelet_engine.store import schema as sql_schema
 JOBS_DATABASE = "sagelet.db"
 OBJECTS = "s3"
 CATALOG = f"{OBJECTS}/.catalog.db"
-#: Directories that hold only what sagelet and its jobs wrote: hosts' directories, caches, the process runtime's notes.
-TREES = ("jobs", "warm-pools", "runtime")
+#: Directories that hold only what sagelet and its jobs wrote: hosts' directories, caches, the process runtime's
+#: notes, functions that run.
+TREES = ("jobs", "warm-pools", "runtime", FUNCTIONS)
 JOBS = (JOBS_DATABASE, *TREES)
 #: What is made anew if it is missing, so exports leave it out.
 CACHES = (COMPILE_CACHE, ENVIRONMENTS)

@@ -113,7 +113,7 @@ class _Snapshot:
             copy_database(data / contents.JOBS_DATABASE, self._database)
         self._link_objects()
         self._repositories = self._link_hub()
-        # These bring the copies to today's schema. The originals stay as the server that uses them needs them.
+        # These bring the copies to the current schema. The originals stay as the server that uses them needs them.
         self.store = Store(self._database)
         self.catalog = Catalog(self._catalog)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.base.clock import Clock, SystemClock
-from sagelet_engine.execution.strays import end_strays
+from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.hub.store import HubStore
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.retention.gc import Collected, Collector, Keep
@@ -59,14 +59,14 @@ class Jobs(Protocol):
 
     def compact(self) -> int: ...
 
-    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]: ...
+    def end_orphans(self, *, dry_run: bool = False) -> tuple[str, ...]: ...
 
 
 def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *, dry_run: bool = False) -> Garbage:
     """Removes garbage. The caller owns the data directory. May be repeated, also after a crash. Raises
     StoreUnavailable.
     """
-    hosts = jobs.end_strays(dry_run=dry_run)
+    hosts = jobs.end_orphans(dry_run=dry_run)
     done = jobs.collect(rules.keep, dry_run=dry_run)
     uploads, upload_bytes = 0, 0
     if rules.uploads_seconds is not None:
@@ -112,7 +112,7 @@ def collect_stopped(
 class _Stopped:
     def __init__(self, store: Store, data: Path, clock: Clock, runtimes: Sequence[Runtime]) -> None:
         self.compact = store.compact
-        self.end_strays = partial(end_strays, store, runtimes, data)
+        self.end_orphans = partial(end_orphans, store, runtimes, data)
         self.collect = Collector(store, data, clock).collect
 
 

@@ -1,9 +1,9 @@
 """The id of a data directory. A directory keeps its id when it is moved, and a copy gets another one.
 
-`identity.json` has the id, and which directory it was given to (`place.py`). The owner of the directory compares the
-two. If they differ, the directory is a copy. Then it first forgets the hosts that its original runs (their files are
-copies, too), and gets an id of its own. So the id that hosts carry, as a label, in a comment or by the files that they
-lock, belongs to one directory only.
+`identity.json` has the id, and which directory it was given to (`directory_identity.py`). The owner of the directory
+compares the two. If they differ, the directory is a copy. Then it first forgets the hosts that its original runs (their
+files are copies, too), and gets an id of its own. So the id that hosts carry, as a label, in a comment or by the files
+that they lock, belongs to one directory only.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import write_private
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.runtimes.node import host_files, run_dirs
-from sagelet_engine.state.place import Place
+from sagelet_engine.state.directory_identity import DirectoryIdentity
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _FEEDERS = ("jobs/*/*/*/pipe", "jobs/*/*/*/attempt-*/pipe")
 @dataclass(frozen=True)
 class Identity:
     id: str
-    place: Place
+    place: DirectoryIdentity
     #: The name that hosts may carry if an older sagelet started them, which knew directories by their paths.
     former: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ def names_of(data: Path) -> tuple[str, ...]:
     found = _read(data)
     if found is None:
         return (_path_name(data),)
-    return found.names if found.place.is_of_same(Place.of(data)) else (_new_id(),)
+    return found.names if found.place.is_of_same(DirectoryIdentity.of(data)) else (_new_id(),)
 
 
 def establish(data: Path) -> Identity:
@@ -64,7 +64,7 @@ def establish(data: Path) -> Identity:
     """
     for half_written in data.glob(f".{FILE}.*"):
         half_written.unlink(missing_ok=True)
-    here, found = Place.of(data), _read(data)
+    here, found = DirectoryIdentity.of(data), _read(data)
     if found is None:
         return _write(data, _first(data, here))
     if not found.place.is_of_same(here):
@@ -98,7 +98,7 @@ def forget_hosts(data: Path) -> None:
             (feeder / "feeder.json").unlink(missing_ok=True)
 
 
-def _first(data: Path, here: Place) -> Identity:
+def _first(data: Path, here: DirectoryIdentity) -> Identity:
     """Returns the identity of a directory that is new, or that an older sagelet made."""
     if not (data / _DATABASE).exists():
         return Identity(_new_id(), here)
@@ -137,7 +137,7 @@ def _read(data: Path) -> Identity | None:
     path = data / FILE
     try:
         said: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-        return Identity(str(said["id"]), Place(**said["place"]), tuple(said["former"]))
+        return Identity(str(said["id"]), DirectoryIdentity(**said["place"]), tuple(said["former"]))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from sagelet_engine.base.database_damage import damage_of
 from sagelet_engine.base.errors import SageletError, SettingsError
-from sagelet_engine.base.members import Parts, Tree, size_of
+from sagelet_engine.base.extraction import Parts, Tree, size_of
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.hub.records import DamagedRepository, files_of
 from sagelet_engine.hub.store import BLOBS, HubStore, place_of
@@ -176,7 +176,7 @@ def _check_databases(root: Path) -> None:
 
 
 def _check_jobs(root: Path) -> int:
-    """Brings the jobs to today's schema and returns their number."""
+    """Brings the jobs to the current schema and returns their number."""
     store = Store(root / contents.JOBS_DATABASE)
     try:
         for job_id, why in store.broken_records():
@@ -216,7 +216,7 @@ def _check_hub(root: Path) -> int:
 
 
 def _publish_objects(root: Path) -> int:
-    """Brings the catalogue to today's schema, and each object's file to a place that fits this file system."""
+    """Migrates the catalogue to the current schema. Moves each object's file to a path that this file system allows."""
     files, catalog = Files(root / contents.OBJECTS), Catalog(root / contents.CATALOG)
     try:
         paths = list(_published(files, catalog))

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.data.channels.pipe_mode import PipeFeed
-from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.execution.works import WORKS
 from sagelet_engine.model.runtime import Runtime
-from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.s3.files import clean_disk_full
 from sagelet_engine.state import contents
 from sagelet_engine.state.change import changing
@@ -55,8 +53,7 @@ def end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
         for job in store.unfinished():
             for runtime in runtimes:
                 runtime.reap(job.launch_id)
-            if isinstance(job, TrainingJob):
-                PipeFeed(job, JobDirectories.of(data, job)).end()
+            WORKS[job.key.kind].end_helpers(job, data)
             if job.launched:
                 _log.warning("%s was running; its hosts are removed", job.key.name)
     finally:

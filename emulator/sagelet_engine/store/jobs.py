@@ -23,7 +23,6 @@ from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, utf8_size
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
-from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.store import codec
 from sagelet_engine.store import lists as sql_pages
 from sagelet_engine.store import logs as sql_append
@@ -100,10 +99,8 @@ class Store(Database):
             except sqlite3.IntegrityError as error:
                 raise JobNameInUse(job.key.arn) from error
             _put_tags(db, job.id, job.tags)
-            parameters = job.spec.hyperparameters if isinstance(job, TrainingJob) else {}
-            db.executemany(
-                "INSERT INTO hyperparameters VALUES (?, ?, ?)", [(job.id, *given) for given in parameters.items()]
-            )
+            parameters = [(job.id, *given) for given in job.hyperparameters.items()]
+            db.executemany("INSERT INTO hyperparameters VALUES (?, ?, ?)", parameters)
         self._note_change()
 
     def update(self, job: J, *, durable: bool = True) -> J:
@@ -164,14 +161,14 @@ class Store(Database):
         rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
         return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
 
-    def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
-        """Returns one page of the jobs that satisfy an expression."""
+    def search(self, query: JobSearch) -> SearchPage[Job]:
+        """Returns one page of the training jobs that satisfy an expression."""
         rows = self._rows(*sql_search.search(query))
         page = rows[: query.limit]
         jobs = self.by_ids([row[0] for row in page])
         more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
         total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
-        return SearchPage([as_training(jobs[row[0]]) for row in page if row[0] in jobs], total, more)
+        return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns the names `HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` of jobs that begin with `beginning`,
@@ -449,23 +446,19 @@ class Store(Database):
         return found[0]
 
     def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[Job]:
-        with self._connection() as db:
-            rows = db.execute(f"SELECT id, record, version FROM jobs {clauses}", parameters).fetchall()
-            tags: dict[str, dict[str, str]] = {row[0]: {} for row in rows}
-            for job_id, key, value in db.execute(
-                "SELECT job_id, key, value FROM tags WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY key",
-                (json.dumps(list(tags)),),
-            ):
-                tags[job_id][key] = value
-        return [self._decoded(job_id, record, version, tags[job_id]) for job_id, record, version in rows]
+        """Returns the jobs that `clauses` choose, in one statement: job and tags are of one moment."""
+        rows = self._rows(f"SELECT id, record, version, {_TAGS} FROM jobs {clauses}", parameters)
+        return [self._decoded(*row) for row in rows]
 
-    def _decoded(self, job_id: str, record: str, version: int, tags: dict[str, str]) -> Job:
+    def _decoded(self, job_id: str, record: str, version: int, tags: str) -> Job:
         try:
-            return codec.decode(record, version, tags)
+            return codec.decode(record, version, json.loads(tags))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DatabaseDamaged(self._path, f"the record of job {job_id} cannot be read") from error
 
 
+#: A job's tags as a JSON object, by their keys.
+_TAGS = "(SELECT json_group_object(key, value) FROM (SELECT key, value FROM tags WHERE job_id = jobs.id ORDER BY key))"
 _BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
 _STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
 _SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"

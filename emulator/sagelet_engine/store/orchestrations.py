@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -282,7 +282,7 @@ class Kept(Generic[O, C]):
     def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
-        decode_one = partial(decode_child, self._codec)
+        decode_one = partial(_child, self._codec)
         return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
 
     def child_order(self, record_id: str, by: str, name: str) -> list[tuple[int, str]]:
@@ -330,6 +330,12 @@ class Kept(Generic[O, C]):
     def _select(self, clauses: str, *parameters: Any) -> list[O]:
         rows = self._rows(f"{_SELECT} {clauses}", parameters)
         return [self._access.decoded(lambda row: decode_as(self._codec, *row), row) for row in rows]
+
+
+@lru_cache(maxsize=2048)
+def _child(codec: Codec[Any, C], text: str) -> C:
+    """Reads a child. An orchestration looks at all of its children again and again, and few of them have changed."""
+    return decode_child(codec, text)
 
 
 def _decode(row: tuple[str, int, str]) -> Orchestration:

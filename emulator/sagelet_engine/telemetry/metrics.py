@@ -21,7 +21,7 @@ from sagelet_engine.telemetry.patterns import needed_text, repetitions
 log = logging.getLogger(__name__)
 
 #: Seconds that one definition may take for one line. An ordinary one takes microseconds.
-PATIENCE = 1.0
+TIMEOUT_S = 1.0
 #: Steps (some milliseconds) that a regex may take without a time limit and without letting other threads work.
 QUICK_STEPS = 1_000_000
 
@@ -77,14 +77,14 @@ class MetricDefinitions:
             return list(_values(self._definitions[name], text))
         except TimeoutError:
             del self._definitions[name]
-            log.warning("The metric definition %r takes longer than %s s for a line; it is left out", name, PATIENCE)
+            log.warning("The metric definition %r takes longer than %s s for a line; it is left out", name, TIMEOUT_S)
             return []
 
 
 def _values(definition: _Definition, text: str) -> Iterator[float]:
     search = definition.regex.finditer
     group = 1 if definition.regex.groups else 0
-    for match in search(text) if len(text) <= definition.quick else search(text, concurrent=True, timeout=PATIENCE):
+    for match in search(text) if len(text) <= definition.quick else search(text, concurrent=True, timeout=TIMEOUT_S):
         try:
             value = float32(float(match[group]))
         except (TypeError, ValueError):

@@ -1,30 +1,30 @@
 """Pipelines: what a step costs above its job, and how long a long list of steps takes."""
 
+import itertools
 import time
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns, percentiles_ms
+from bench import lists
+from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns
 from sagelet.testing import FastForward, ProcessingJob
 from support import pipelines
 from support.processing import processing_request
+from support.server import SageletProcess
 
-HEADS = (
-    ("plain processing job s", "step s", "above it, s", "promised"),
-    ("steps", "lists", "p50 ms", "p99 ms", "promised"),
-)
+HEADS = (("plain processing job s", "step s", "above it, s", "promised"), lists.HEADS)
 #: Rounds, jobs or steps of a round, and lists of all steps in a round.
 PLANS = {Scale.FULL: (7, 10, 30), Scale.SHORT: (1, 3, 3)}
-LISTED = 1000
-_fresh = count()
+LISTED, PAGE = 1000, 100
+_fresh = itertools.count()
 
 
 def run(scale: Scale, directory: Path) -> list[Table]:
-    rounds, jobs, lists = PLANS[scale]
+    rounds, jobs, count = PLANS[scale]
     with FastForward(directory) as server:
-        return [_overhead(server, rounds, jobs), _lists(server, rounds, lists)]
+        overhead, arn, data = _overhead(server, rounds, jobs), _executed(server), server.data
+    return [overhead, _lists(data, arn, rounds, count)]
 
 
 def _started(server: FastForward, *steps: dict[str, Any]) -> str:
@@ -73,25 +73,19 @@ def _steps(server: FastForward, jobs: int) -> float:
     return (time.monotonic() - began) / jobs
 
 
-def _lists(server: FastForward, rounds: int, lists: int) -> Table:
+def _lists(data: Path, arn: str, rounds: int, count: int) -> Table:
+    with SageletProcess(data, "--runtime", "process") as server:
+        ask = server.client("sagemaker").list_pipeline_execution_steps
+        return lists.table(
+            f"A list of {LISTED:,} steps", server, "ListPipelineExecutionSteps", ask,
+            {"PipelineExecutionArn": arn, "MaxResults": PAGE},
+            of="PipelineExecutionSteps", planned=LISTED, rounds=rounds, lists=count, most_ms=50,
+        )  # fmt: skip
+
+
+def _executed(server: FastForward) -> str:
+    """Executes a pipeline of 1,000 steps. Returns the ARN of the execution."""
     always = [pipelines.compare("Equals", 1, 1)]
     arn = _started(server, *(pipelines.condition(f"c{n}", always, []) for n in range(LISTED)))
     server.wait_execution(arn, "Succeeded", seconds=300)
-    shown = len(server.steps(arn))
-    seconds = [_listed(server, arn) for _ in range(rounds * lists)]
-    p99 = percentiles_ms(seconds, 99)[0]
-    bar = Bar("p99 ms", Figure(p99, p99, p99), 50, at_most=True)
-    return Table(
-        "A list of 1,000 steps",
-        HEADS[1],
-        [(LISTED, len(seconds), percentiles_ms(seconds, 50)[0], p99, bar)],
-        "ListPipelineExecutionSteps in ten pages of 100, milliseconds for all ten, "
-        "boto3 and the server in one process.",
-        {"steps listed": (shown, LISTED)},
-    )
-
-
-def _listed(server: FastForward, arn: str) -> float:
-    began = time.monotonic()
-    server.steps(arn)
-    return time.monotonic() - began
+    return arn

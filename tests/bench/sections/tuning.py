@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bench import load, many_jobs, servers
-from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns, percentiles_ms
+from bench import lists, many_jobs
+from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns
 from sagelet.testing import FastForward, Job
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus, enter
@@ -29,7 +29,7 @@ from support.world import until
 HEADS = (
     ("function", "at a time", "Random: regret", "Bayesian: regret", "Random / Bayesian", "CPU ms a proposal"),
     ("strategy", "plain training job s", "trial s", "above it, s", "promised"),
-    ("trials", "lists", "p50 ms", "p99 ms", "CPU ms", "promised"),
+    lists.HEADS,
 )
 TRIALS = 30
 
@@ -252,34 +252,10 @@ def fill(data: Path) -> str:
 
 def _lists(plan: Plan, data: Path) -> Table:
     name = fill(data)
+    body = {"HyperParameterTuningJobName": name, "MaxResults": PAGE, "SortBy": "FinalObjectiveMetricValue"}
     with SageletProcess(data, "--runtime", "process") as server:
         ask = server.client("sagemaker").list_training_jobs_for_hyper_parameter_tuning_job
-        body = {"HyperParameterTuningJobName": name, "MaxResults": PAGE, "SortBy": "FinalObjectiveMetricValue"}
-        first = ask(**body)
-        second = ask(**body, NextToken=first["NextToken"])
-        pages = [load.signed(server.endpoint, LIST, one) for one in (body, {**body, "NextToken": first["NextToken"]})]
-        load.send(server.endpoint, pages * 10, 1, b"TrainingJobSummaries")
-        found = in_turns(plan.rounds, {"": partial(_round, server, pages * plan.lists)})[""]
-    whole = [one for seconds, _ in found for one in seconds]
-    cpu = 1000 * statistics.median(cpu / plan.lists for _, cpu in found)
-    p99 = [percentiles_ms(seconds, 99)[0] for seconds, _ in found]
-    promised = Bar("p99 ms", Figure(statistics.median(p99), min(cpu, *p99), max(p99)), 20, at_most=True)
-    shown = len(first["TrainingJobSummaries"]) + len(second["TrainingJobSummaries"])
-    return Table(
-        "A list of 200 trials",
-        HEADS[2],
-        [(LISTED, len(whole), percentiles_ms(whole, 50)[0], Figure.of(p99), cpu, promised)],
-        f"{LIST} by the objective, in two pages of 100: milliseconds for both, one "
-        f"client. The 99th percentile is the median of {plan.rounds} rounds. CPU is what the server took for a list; "
-        "on a machine with other work the promise lies between that and the percentile.",
-        {"trials listed": (shown, LISTED)},
-    )
-
-
-def _round(server: SageletProcess, requests: Sequence[bytes]) -> tuple[list[float], float]:
-    """Returns the seconds of each list of two pages, and the CPU seconds that the server took for all."""
-    with servers.watched(server.process) as cost:
-        outcome = load.send(server.endpoint, requests, 1, b"TrainingJobSummaries")
-    if outcome.wrong or outcome.connection_errors:
-        raise RuntimeError(f"sagelet answered with {outcome.excerpt}")
-    return [sum(pair) for pair in zip(outcome.seconds[::2], outcome.seconds[1::2], strict=True)], cost.cpu
+        return lists.table(
+            f"A list of {LISTED} trials", server, LIST, ask, body,
+            of="TrainingJobSummaries", planned=LISTED, rounds=plan.rounds, lists=plan.lists, most_ms=20,
+        )  # fmt: skip

@@ -105,3 +105,16 @@ def test_a_processing_job_needs_such_a_role_too(world: ApiWorld) -> None:
         world.sagemaker.create_processing_job(**processing_request("one", RoleArn=arn))
     assert caught.value.response["Error"]["Message"] == words(arn)
     world.sagemaker.create_processing_job(**processing_request("one", RoleArn=role(world, document(policy()))))
+
+
+def test_a_function_needs_a_role_that_lambda_may_assume(world: ApiWorld) -> None:
+    functions, trusting = world.client("lambda"), role(world, document(policy({"Service": "lambda.amazonaws.com"})))
+
+    def make(arn: str) -> Any:
+        name, code = f"f-{uuid.uuid4().hex[:8]}", {"ZipFile": b"no zip"}
+        return functions.create_function(FunctionName=name, Runtime="python3.11", Role=arn, Handler="f.h", Code=code)
+
+    assert make(trusting)["Role"] == trusting
+    for arn in (role(world, document(policy())), trusting + "x"):
+        with pytest.raises(ClientError, match="cannot be assumed by Lambda"):
+            make(arn)

@@ -4,14 +4,16 @@ from typing import Any
 import pytest
 
 from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
-from sagelet_api.protocol.calls import Call, Protocol, parse_call, parse_json, read_body, rewind
+from sagelet_api.protocol.calls import HEADERS, Call, Protocol, parse_call, parse_json, read_body, rewind
 from sagelet_api.protocol.operation_names import name_operation
 
 V4 = "AWS4-HMAC-SHA256 Credential={}, SignedHeaders=host;x-amz-date, Signature=00"
 
 
 def environ(**extra: Any) -> dict[str, Any]:
-    return {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "QUERY_STRING": "", **extra}
+    names = {name: name.removeprefix("HTTP_").replace("_", "-").lower() for name in extra}
+    headers = {names[key]: value for key, value in extra.items() if key.startswith(("HTTP_", "CONTENT_"))}
+    return {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "QUERY_STRING": "", HEADERS: headers, **extra}
 
 
 def named(call: Call, request: dict[str, Any] | None = None) -> Call:

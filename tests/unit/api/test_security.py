@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagelet_api.auth.request_guard import RequestGuard
-from sagelet_api.protocol.calls import parse_call
+from sagelet_api.protocol.calls import HEADERS, parse_call
 from support.fake_jobs import FakeJobs
 from support.front import Front
 
@@ -127,7 +127,7 @@ def test_cors_rules_of_a_bucket_open_nothing(server: Front, client: Any) -> None
 
 
 def guard_admits(guard: RequestGuard, host: str) -> bool:
-    call = parse_call({"REQUEST_METHOD": "GET", "HTTP_HOST": host})
+    call = parse_call({"REQUEST_METHOD": "GET", HEADERS: {"host": host}})
     try:
         guard.check_origin(call)
     except Exception:

@@ -111,7 +111,7 @@ def test_nobody_waits_long_for_a_runtime_that_hangs(world: ApiWorld, monkeypatch
     def has_image(image: str) -> bool:
         return not released.wait(60)
 
-    monkeypatch.setattr(image_choice, "PATIENCE", 0.01)
+    monkeypatch.setattr(image_choice, "TIMEOUT_S", 0.01)
     monkeypatch.setattr(world.runtime, "has_image", has_image)
     world.sagemaker.create_training_job(**with_image(MINE))
     assert world.engine.inputs.knows_image(MINE)

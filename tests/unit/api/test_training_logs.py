@@ -458,7 +458,7 @@ def test_a_pattern_of_parentheses_only_is_refused(world: ApiWorld) -> None:
 def test_a_regular_expression_that_backtracks_for_ever_is_refused(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagelet_api.services.logs.json_patterns.PATIENCE", 0.3)
+    monkeypatch.setattr("sagelet_api.services.logs.json_patterns.TIMEOUT_S", 0.3)
     world.stream("one", ["a" * 3000 + "!"])
     code, message = refused(world.logs.filter_log_events, filterPattern="%a*a*a*a*a*a*a*[bc]%")
     assert (code, "takes longer" in message) == ("InvalidParameterException", True)

@@ -29,11 +29,11 @@ def numbers(comparison: Comparison, key: str) -> tuple[Any, ...]:
 def test_the_notebooks_percentages_in_its_words() -> None:
     found = compare([native(), compiled()])
     said = words(found)
-    # round((16.67 / 10 - 1) * 100), int((100 - 60) * 100 / 100), int((120 - 90) * 100 / 120)
+    # round((16.67 / 10 - 1) * 100), int((100 - 60) * 100 / 100), int((120 - 75) * 100 / 120)
     assert said["throughput"] == "Training throughput ====> 67% Compiler savings <===="
     assert said["runtime"] == "SageMaker Training Compiler is about 40% faster in terms of total training time."
-    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was 25% faster in summary."
-    assert said["cost"] == "fast costs $0.0900, $0.0300 less than plain ($0.1200)."
+    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was 37% faster in summary."
+    assert said["cost"] == "fast costs $0.0750, $0.0450 less than plain ($0.1200)."
     similar = "The decrease in training loss is similar with and without SageMaker Training Compiler"
     assert said["loss"] == (
         f"{similar}: over 3 points the curves are 0 apart (root mean square), within 0.2, which is the default if "
@@ -49,30 +49,33 @@ def test_percentages_are_cut_off_as_the_notebook_does() -> None:
 
 
 def test_a_compiled_job_that_is_slower_is_called_so() -> None:
-    slow = facts("slow", compiled=True, seconds=150, log=trainer(125))
+    slow = facts("slow", compiled=True, seconds=210, log=trainer(160))
     said = words(compare([native(), slow]))
-    assert said["throughput"] == "slow has a 20% lower training throughput than plain."
-    assert said["runtime"] == "SageMaker Training Compiler is about 25% slower in terms of total training time."
-    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was 25% slower in summary."
-    assert said["cost"] == "slow costs $0.1500, $0.0300 more than plain ($0.1200)."
+    assert said["throughput"] == "slow has a 38% lower training throughput than plain."
+    assert said["runtime"] == "SageMaker Training Compiler is about 60% slower in terms of total training time."
+    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was 75% slower in summary."
+    assert said["cost"] == "slow costs $0.2100, $0.0900 more than plain ($0.1200)."
 
 
 def test_no_difference_is_neither_faster_nor_slower() -> None:
     same = facts("same", compiled=True, seconds=120, log=trainer(100.4))
     said = words(compare([native(), same]))
-    assert said["throughput"] == "same has the same training throughput as plain, within 1%."
-    assert said["runtime"] == "SageMaker Training Compiler is as fast in terms of total training time, within 1%."
-    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was as fast in summary, within 1%."
+    assert said["speed"] == (
+        "One run of each does not say whether same or plain is faster: equal jobs may differ by a factor of 1.5 here. "
+        "Train both several times in turn: `sagelet compare NATIVE COMPILED --repeat 3`."
+    )
+    assert not {"throughput", "runtime", "billable", "break-even"} & said.keys()
+    assert said["cost"] == "same costs $0.1200, plain $0.1200."
 
 
 @pytest.mark.parametrize("both_compiled", [True, False])
 def test_what_is_no_pair_of_native_and_compiled_is_not_credited_to_the_compiler(both_compiled: bool) -> None:
     one = facts("one", compiled=both_compiled, seconds=120, log=trainer(100))
-    two = facts("two", compiled=both_compiled, seconds=90, log=trainer(60))
+    two = facts("two", compiled=both_compiled, seconds=75, log=trainer(60))
     said = words(compare([one, two]))
     assert said["throughput"] == "two has a 67% higher training throughput than one."
     assert said["runtime"] == "two is about 40% faster than one in terms of total training time."
-    assert said["billable"] == "two was 25% faster than one in summary."
+    assert said["billable"] == "two was 37% faster than one in summary."
     assert not any("Compiler" in text for text in said.values())
 
 
@@ -81,7 +84,7 @@ def test_compiling_stands_apart_and_pays_from_a_step_on() -> None:
     assert numbers(found, "compile_seconds") == (None, 10.0)
     # 1,000 samples in 100 s; in 60 - 10 s.
     assert numbers(found, "steady_throughput") == (10.0, 20.0)
-    assert numbers(found, "outside") == (20.0, 30.0)
+    assert numbers(found, "outside") == (20.0, 15.0)
     # A step of 10 rows saves 1 - 0.5 s of the 10 s.
     (even,) = found.break_evens
     assert (even.steps, even.ran, even.long_run_percent) == (20, 100, 50.0)
@@ -95,17 +98,17 @@ def test_compiling_stands_apart_and_pays_from_a_step_on() -> None:
 def test_a_short_job_is_told_when_compiling_would_pay() -> None:
     small = {"samples": 100, "rows": 10}
     plain = facts("plain", compiled=False, seconds=20, log=trainer(10, 100), report=report(False, **small))
-    fast = facts("fast", compiled=True, seconds=25, log=trainer(15, 100), report=report(True, **small))
+    fast = facts("fast", compiled=True, seconds=31, log=trainer(16, 100), report=report(True, **small))
     said = words(compare([plain, fast]))
-    assert "50% slower" in said["runtime"]
+    assert "60% slower" in said["runtime"]
     assert said["break-even"] == (
-        "fast ran 10 steps; it would win the time of compiling back by step 20: a long training approaches 50% less "
+        "fast ran 10 steps; it would win the time of compiling back by step 25: a long training approaches 40% less "
         "time."
     )
 
 
 def test_steps_that_are_no_faster_never_win_the_time_back() -> None:
-    slow = facts("slow", compiled=True, seconds=150, log=trainer(120))
+    slow = facts("slow", compiled=True, seconds=200, log=trainer(170))
     found = compare([native(), slow])
     assert found.break_evens[0].steps is None
     assert words(found)["break-even"].endswith("So that time is never won back.")
@@ -113,19 +116,16 @@ def test_steps_that_are_no_faster_never_win_the_time_back() -> None:
 
 def test_speeds_that_hardly_differ_do_not_say_whether_compiling_pays() -> None:
     """`make demo` said once: by step 6823 of 60, for 0% less time."""
-    close = facts("close", compiled=True, seconds=130, log=trainer(109))
-    said = words(compare([native(), close]))["break-even"]
-    assert said.startswith("Without the time of compiling, close trains as fast as the native job, within 5%.")
+    found = compare([native(), facts("close", compiled=True, seconds=130, log=trainer(109))])
+    assert found.break_evens == ()
+    assert "break-even" not in words(found)
 
 
-def test_a_median_that_contradicts_the_mean_is_too_noisy_to_say() -> None:
+def test_a_median_that_contradicts_the_mean_says_nothing_of_compiling() -> None:
     """Another program took the CPU for a part of the compiled job."""
     plain = facts("plain", compiled=False, seconds=120, log=trainer(100), report=report(False, steady_step_seconds=1.0))
-    slow = facts("slow", compiled=True, seconds=150, log=trainer(120), report=report(True, steady_step_seconds=0.5))
-    found = compare([plain, slow])
-    said = words(found)["break-even"]
-    assert said.startswith("Whether slow wins the time of compiling back is too noisy to say.")
-    assert "its throughput is lower than natively, and yet its median step takes 50% less time" in said
+    slow = facts("slow", compiled=True, seconds=250, log=trainer(180), report=report(True, steady_step_seconds=0.5))
+    assert compare([plain, slow]).break_evens == ()
 
 
 def test_one_noisy_point_does_not_make_losses_dissimilar() -> None:
@@ -232,7 +232,7 @@ def test_the_trainer_knows_of_batches_that_the_report_of_a_native_job_misses() -
 def test_what_is_not_known_is_left_out_of_the_words() -> None:
     bare = facts("bare", compiled=True, seconds=90, report=CompilerReport())
     found = compare([native(), bare])
-    assert set(words(found)) == {"billable", "cost"}
+    assert set(words(found)) == {"speed", "cost"}
     assert numbers(found, "throughput") == (10.0, None)
     assert found.row("throughput").changes == (0.0, None)
 
@@ -251,7 +251,7 @@ def test_several_jobs_are_measured_by_the_first() -> None:
     assert numbers(found, "runtime") == (100.0, 60.0, 50.0)
     assert found.row("runtime").changes == pytest.approx((0.0, -40.0, -50.0))
     assert [one.text for one in found.sentences if one.kind == "billable"] == [
-        "SageMaker Training Compiler integrated PyTorch was 25% faster in summary.",
+        "SageMaker Training Compiler integrated PyTorch was 37% faster in summary.",
         "SageMaker Training Compiler integrated PyTorch was 50% faster in summary.",
     ]
 
@@ -353,10 +353,10 @@ def test_jobs_of_one_name_are_told_apart_by_their_accounts() -> None:
     there = replace(compiled(name="plain"), account="999999999999")
     found = compare([native(), there, replace(there, region="eu-west-1", billable_seconds=60)])
     assert words(compare([native(), there]))["cost"] == (
-        "plain (999999999999, us-east-1) costs $0.0900, $0.0300 less than plain (123456789012, us-east-1) ($0.1200)."
+        "plain (999999999999, us-east-1) costs $0.0750, $0.0450 less than plain (123456789012, us-east-1) ($0.1200)."
     )
     billable = {one.label: one.text for one in found.sentences if one.kind == "billable"}
-    assert {label: "25%" in text for label, text in billable.items()} == {"XLA": True, "XLA 2": False}
+    assert {label: "37%" in text for label, text in billable.items()} == {"XLA": True, "XLA 2": False}
 
 
 def test_stand_ins_are_told() -> None:

@@ -145,7 +145,7 @@ def test_pictures_are_named_and_described_for_those_who_do_not_see_them() -> Non
     ]
     assert loss.description == "native: 3 points, from 4 to 2; XLA: 3 points, from 4 to 2"
     assert time.description == "native: 100 s; XLA: 60 s, of which compiling 10 s"
-    assert cost.description == "native: 120 s ($0.1200); XLA: 90 s ($0.0900)"
+    assert cost.description == "native: 120 s ($0.1200); XLA: 75 s ($0.0750)"
 
 
 def test_captions_are_the_blogs() -> None:
@@ -229,7 +229,7 @@ def test_the_table_of_a_terminal() -> None:
     table.show(made(native(), compiled(code="other"), facts("third", compiled=True, seconds=60)), console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert re.search(r"native +XLA +XLA 2", shown)
-    assert re.search(r"Billable time \(BillableTimeInSeconds\) +120 s +90 s +-25.0% +60 s +-50.0%", shown)
+    assert re.search(r"Billable time \(BillableTimeInSeconds\) +120 s +75 s +-37.5% +60 s +-50.0%", shown)
     assert "differs: fast: its scripts are not the same files." in shown
     # Job by job.
     first, second = shown.index("XLA: fast\n"), shown.index("XLA 2: third\n")

@@ -9,11 +9,11 @@ from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.telemetry.compiler.worker import (
     BatchShape,
+    CallSite,
     Collectives,
     Devices,
     Memory,
     Optimizer,
-    Place,
     WorkerReport,
 )
 from support.doctor_cases import GPU, case, found, native_worker, read, worker
@@ -148,7 +148,7 @@ def test_a_printed_tensor_is_logging() -> None:
 
 
 def test_an_evaluation_of_an_unknown_file_is_still_one() -> None:
-    elsewhere = Place("item", "lost.py", 9, "f", "", 1000, 0.1)
+    elsewhere = CallSite("item", "lost.py", 9, "f", "", 1000, 0.1)
     finding = found(case(worker(evaluations=(elsewhere,)), script=LOOP))["explicit-evaluation"]
     assert "`" not in finding.seen.text
 
@@ -186,7 +186,7 @@ def test_logging_steps_as_a_hyperparameter() -> None:
 
 
 def test_saving_in_every_step() -> None:
-    saving = worker(saves=(Place("torch.save", "train.py", 3, "main", "", 1000, 2.0),))
+    saving = worker(saves=(CallSite("torch.save", "train.py", 3, "main", "", 1000, 2.0),))
     assert {"frequent-checkpoints", "torch-save"} == set(found(case(saving, script=LOOP)))
     script = 'arguments = TrainingArguments(save_strategy="{}", save_steps=2)'
     assert set(found(case(worker(), script=script.format("steps")))) == {"frequent-checkpoints"}
@@ -210,7 +210,7 @@ def test_no_step_ended_its_graph() -> None:
 
 
 def test_torch_save_of_xla_tensors() -> None:
-    saving = worker(saves=(Place("torch.save", "train.py", 3, "main", "", 1, 0.1),))
+    saving = worker(saves=(CallSite("torch.save", "train.py", 3, "main", "", 1, 0.1),))
     assert "once" in found(case(saving, script=LOOP))["torch-save"].seen.text
 
 
@@ -379,6 +379,25 @@ def test_break_even_against_a_native_job() -> None:
     assert "short-training" not in won
 
 
+@pytest.mark.parametrize("status", ["Completed", "InProgress", "Stopped", "Failed"])
+def test_compiled_steps_that_are_slower_than_native_ones(status: str) -> None:
+    native = native_worker(steady_step_seconds=0.079)
+    slow = worker(steps=1000, steady_step_seconds=0.1, platform="CPU")
+    finding = found(case(slow, native=native, progress=Progress(status)))["slower-than-native"].seen
+    assert (
+        finding.text
+        == "On this CPU, a step compiled by XLA took 100.0 ms, natively 79.0 ms in native: 0.79 of the speed"
+    )
+    assert finding.cost_seconds == pytest.approx(21)
+    for other, against in (
+        (slow, native_worker(steady_step_seconds=0.081)),
+        (slow, None),
+        (slow, native_worker(steady_step_seconds=0.05, batch_shapes=(BatchShape((4, 8), 1000),))),
+        (worker(steps=19, steady_step_seconds=0.1), native),
+    ):
+        assert "slower-than-native" not in found(case(other, native=against))
+
+
 def test_a_job_that_did_not_complete_is_not_too_short() -> None:
     assert found(case(short(), progress=Progress("Stopped"))) == {}
     assert found(case(short(), progress=Progress("InProgress", silent_seconds=1))) == {}
@@ -491,8 +510,8 @@ def test_a_stall() -> None:
 def test_the_worst_comes_first_then_what_costs_most() -> None:
     looked_at = case(
         worker(
-            evaluations=(read("item", 3, 1000), Place("tolist", "train.py", 2, "main", "", 900, 2.5)),
-            saves=(Place("torch.save", "train.py", 5, "main", "", 1),),
+            evaluations=(read("item", 3, 1000), CallSite("tolist", "train.py", 2, "main", "", 900, 2.5)),
+            saves=(CallSite("torch.save", "train.py", 5, "main", "", 1),),
             steady_input_wait_seconds=0.008,
         ),
         script=LOOP,

@@ -6,8 +6,8 @@ import pytest
 
 from support.doctor_scripts import EXAMPLES, RECORDS, RUNS, Run, findings, load
 
-#: They are short, so that they can be run: compiling does not pay for most of them.
-SHORT = "short-training"
+#: They are small and short, so that they can be run: compiling does not pay for most of them.
+SHORT, SLOW = "short-training", "slower-than-native"
 #: Those that are as they should be in that, too.
 LONG = ("trainer_right", "trainer_right_workers", "short_training_right")
 
@@ -18,7 +18,7 @@ def test_the_wrong_script_has_its_finding_at_its_line(one: Run) -> None:
     assert one.rule is not None
     finding = found.pop(one.rule)
     # A checkpoint that cannot be loaded was written by torch.save.
-    assert found.keys() <= {SHORT, *(["torch-save"] if one.rule == "unreadable-checkpoint" else [])}
+    assert found.keys() <= {SHORT, SLOW, *(["torch-save"] if one.rule == "unreadable-checkpoint" else [])}
     marked = [number for number, line in enumerate(_lines(one), 1) if "# <- " in line]
     assert [finding["line"]] == marked if marked else "line" not in finding
     if marked:
@@ -28,7 +28,7 @@ def test_the_wrong_script_has_its_finding_at_its_line(one: Run) -> None:
 @pytest.mark.parametrize("one", [one for one in RUNS if not one.rule], ids=lambda one: one.name)
 def test_the_right_script_has_none(one: Run) -> None:
     found = {finding["rule"] for finding in findings(one, load(one))}
-    assert found <= ({SHORT} - ({SHORT} if one.name in LONG else set()))
+    assert found <= ({SLOW} if one.name in LONG else {SHORT, SLOW})
 
 
 def test_every_script_is_run_and_every_record_is_of_a_run() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.doctor import reading
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.reading import read_sources
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 
 SCRIPT = """\
@@ -93,8 +93,8 @@ def test_scripts_are_found_by_the_end_of_their_path() -> None:
 
 def test_a_long_line_is_quoted_in_part() -> None:
     sources = Sources({"train.py": "x = " + "1 + " * 50 + "1"})
-    quoted = sources.quoted(Place("train.py", 1))
+    quoted = sources.quoted(SourceLine("train.py", 1))
     assert quoted.startswith(" (`x = 1")
     assert len(quoted) < 90
-    assert Sources({"a.py": "x = 1  # one"}).quoted(Place("a.py", 1)) == " (`x = 1`)"
-    assert sources.quoted(Place("train.py", 2)) == sources.quoted(None) == ""
+    assert Sources({"a.py": "x = 1  # one"}).quoted(SourceLine("a.py", 1)) == " (`x = 1`)"
+    assert sources.quoted(SourceLine("train.py", 2)) == sources.quoted(None) == ""

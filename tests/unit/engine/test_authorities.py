@@ -5,7 +5,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from sagelet_engine.execution.authorities import write_bundle
+from sagelet_engine.execution.ca_certificates import write_bundle
 
 
 def test_those_of_the_world_and_the_servers_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.instances.gpus import ClusterGpus
 from sagelet_engine.model import lifecycle, training, verdict
-from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, ClusterContext, Place, Refused
+from sagelet_engine.model.cluster import AllocationRequest, AllocationState, AllocationStatus, ClusterContext, Refused
 from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling.cluster import ClusterScheduler
@@ -45,7 +45,7 @@ class FakeCluster:
         if self.away:
             raise RuntimeUnavailable("nobody there")
         self.looks += 1
-        waiting = AllocationStatus(Place.QUEUED, "Priority")
+        waiting = AllocationStatus(AllocationState.QUEUED, "Priority")
         return {order.job_id: self.nodes.get(order.job_id, waiting) for order in self.orders}
 
     def gpus_per_node(self) -> int:
@@ -86,7 +86,7 @@ class Stage:
         return self.job(name).transitions[-1].message
 
     def grant(self, name: str) -> None:
-        self.cluster.nodes[f"id-{name}"] = AllocationStatus(Place.GRANTED, "job 7 on n1", 5_000)
+        self.cluster.nodes[f"id-{name}"] = AllocationStatus(AllocationState.GRANTED, "job 7 on n1", 5_000)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_a_withdrawn_job_is_not_started(stage: Callable[..., Stage]) -> None:
 def test_a_job_whose_order_is_over_starts_so_that_its_hosts_say_how(stage: Callable[..., Stage]) -> None:
     one = stage()
     one.add("late")
-    one.cluster.nodes["id-late"] = AllocationStatus(Place.OVER, "job 7: NODE_FAIL")
+    one.cluster.nodes["id-late"] = AllocationStatus(AllocationState.OVER, "job 7: NODE_FAIL")
     until(lambda: one.started)
 
 

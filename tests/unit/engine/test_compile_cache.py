@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sagelet_api.cli.main import main
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.compile_cache import inductor, trials
+from sagelet_engine.compile_cache import inductor, plugin_verdicts
 from sagelet_engine.compile_cache.host_copies import PLACE, UNREAD
 from sagelet_engine.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
 from sagelet_engine.model.job import JobKey
@@ -421,7 +421,7 @@ def test_links_are_not_followed_and_few_verdicts_are_kept(cached: Cached, tmp_pa
     for number in range(20):
         said(host, cached, WORKS, f"{named(str(number))}.trial")
     cached.end("a", host)
-    assert 0 < len(cached.kept()) <= trials.MOST
+    assert 0 < len(cached.kept()) <= plugin_verdicts.MOST
     assert link not in cached.kept()
 
 

@@ -56,7 +56,7 @@ def test_one_at_a_time_has_its_turn(kept: KeptPackages) -> None:
 
 
 def test_a_turn_is_not_waited_for_without_end(kept: KeptPackages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet_engine.runtimes.node.kept_packages.PATIENCE_S", 0.0)
+    monkeypatch.setattr("sagelet_engine.runtimes.node.kept_packages.TIMEOUT_S", 0.0)
     with kept.turn("a" * 64), kept.turn("a" * 64):
         pass
 

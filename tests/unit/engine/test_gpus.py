@@ -71,7 +71,7 @@ def test_a_tool_that_finds_none_means_none(nvidia_smi: Callable[[str], None], sc
 
 def test_a_tool_that_hangs_means_none(nvidia_smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("sagelet_engine.instances.gpus.PATIENCE", 0.2)
+    monkeypatch.setattr("sagelet_engine.instances.gpus.TIMEOUT_S", 0.2)
     assert detect_gpus() == ()
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from sagelet_engine.base.database import DatabaseDamaged, StoreUnavailable
 from sagelet_engine.base.database_damage import has_header
-from sagelet_engine.state import soundness
-from sagelet_engine.state.soundness import Soundness
+from sagelet_engine.state import integrity
+from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.store.jobs import Store
 
 #: Of SQLite's file format: a reader's lock is within these bytes.
@@ -47,9 +47,9 @@ def test_looks_at_a_database_leave_its_locks(data: Path) -> None:
     store = Store(path)
     try:
         assert locks(path) == "held"
-        looking = Soundness(data, threading.Event())
+        looking = IntegrityCheck(data, threading.Event())
         assert looking.states() == {"sagelet.db": "ok"}
-        assert soundness.damage(data) == {"sagelet.db": []}
+        assert integrity.damage(data) == {"sagelet.db": []}
         assert has_header(path)
         assert locks(path) == "held"
         again = Store(path)
@@ -104,7 +104,7 @@ def test_what_a_look_that_fails_says(
         raise error
 
     store = Store(data / "sagelet.db")
-    looking = Soundness(data, threading.Event())
-    monkeypatch.setattr(soundness, "schema_of", schema_of)
+    looking = IntegrityCheck(data, threading.Event())
+    monkeypatch.setattr(integrity, "schema_of", schema_of)
     assert looking.states()["sagelet.db"].startswith(state)
     store.close()

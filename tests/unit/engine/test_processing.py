@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.execution.works import WORKS
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.model import aws_texts, processing, training, verdict
 from sagelet_engine.model.job import JobKey, JobKind
@@ -84,3 +85,7 @@ def test_a_training_job_is_not_taken_for_one() -> None:
     other = training.create(JobKey("123456789012", "us-east-1", "p"), "id", request("p"), {}, 1000)
     with pytest.raises(TypeError, match="training-job/p is not a processing job"):
         processing.as_processing(other)
+
+
+def test_every_kind_of_job_has_its_work() -> None:
+    assert set(WORKS) == set(JobKind)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.base.members import MOST_HEADER
+from sagelet_engine.base.extraction import MOST_HEADER
 from sagelet_engine.base.tarballs import TooLarge, unpack
 
 MIB = 1024**2

@@ -16,7 +16,14 @@ from sagelet_engine.base.failpoints import Failpoint, listen
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import OrchestrationStatus, enter, revive
-from sagelet_engine.model.pipeline import PipelineExecution, PipelineKey, StepRun, StepStatus, execution_id_of
+from sagelet_engine.model.pipeline import (
+    PipelineExecution,
+    PipelineKey,
+    StepRun,
+    StepState,
+    StepStatus,
+    execution_id_of,
+)
 from sagelet_engine.model.service_calls import CallRefused
 from sagelet_engine.pipelines.definition import Definition, Step, parse
 from sagelet_engine.pipelines.work import PipelineWork
@@ -31,6 +38,10 @@ POLICIES = [
 ]
 
 
+#: Seconds for which a step's result counts.
+CACHE_SECONDS = 3600
+
+
 class Killed(BaseException):
     """The server was killed."""
 
@@ -41,15 +52,24 @@ class Kept:
     def __init__(self, execution: PipelineExecution) -> None:
         self.execution = execution
         self.runs: dict[int, StepRun] = {}
+        #: An execution of the same pipeline that has ended, with its steps.
+        self.earlier: tuple[PipelineExecution, dict[int, StepRun]] | None = None
 
     def of(self, _codec: object) -> "Kept":
         return self
 
-    def children(self, _record_id: str) -> list[StepRun]:
+    def begin(self, execution: PipelineExecution) -> None:
+        """Begins another execution."""
+        self.earlier = self.execution, self.runs
+        self.execution, self.runs = execution, {}
+
+    def children(self, record_id: str) -> list[StepRun]:
+        if self.earlier is not None and record_id == self.earlier[0].id:
+            return [*self.earlier[1].values()]
         return [self.runs[ordinal] for ordinal in sorted(self.runs)]
 
     def every(self, _account: str, _region: str) -> list[PipelineExecution]:
-        return [self.execution]
+        return [self.execution] if self.earlier is None else [self.earlier[0], self.execution]
 
     def get(self, _key: object) -> PipelineExecution:
         return self.execution
@@ -132,7 +152,9 @@ def random_steps(chance: random.Random, prefix: str, names: list[str], depth: in
             arguments = (
                 {"HyperParameters": {"of": get(f"Steps.{needs[0]}.TrainingJobName")}} if needs and kind > 0.6 else {}
             )
-            more = {"RetryPolicies": POLICIES} if chance.random() < 0.5 else {}
+            more: JsonObject = {"RetryPolicies": POLICIES} if chance.random() < 0.5 else {}
+            if chance.random() < 0.4:
+                more["CacheConfig"] = {"Enabled": True, "ExpireAfter": f"PT{CACHE_SECONDS}S"}
             made.append(step(name, "Training", arguments, DependsOn=needs, **more))
             names.append(name)
     return made
@@ -192,6 +214,77 @@ class Simulation:
         if self.kept.execution.status is OrchestrationStatus.IN_PROGRESS:
             self.kept.update(enter(self.kept.execution, OrchestrationStatus.STOPPING, self.clock.now_ms()))
             self.jobs.stopping = True
+
+    def begin_again(self, *, selective: bool) -> None:
+        """StartPipelineExecution of the same definition, in time for some caches, all of them or none."""
+        before, record_id = self.kept.execution, f"{self.chance.getrandbits(128):032x}"
+        self.clock.turn(self.chance.choice([0, CACHE_SECONDS - 5, CACHE_SECONDS + 1]))
+        request: JsonObject = {}
+        if selective:
+            names = [*self.definition.steps]
+            chosen = self.chance.sample(names, self.chance.randint(1, len(names)))
+            request["SelectiveExecutionConfig"] = {
+                "SourcePipelineExecutionArn": before.key.arn,
+                "SelectedSteps": [{"StepName": name} for name in chosen],
+            }
+        key, now_ms = KEY.execution(execution_id_of(record_id)), self.clock.now_ms()
+        self.kept.begin(
+            PipelineExecution(
+                key,
+                record_id,
+                request,
+                now_ms,
+                now_ms,
+                definition=before.definition,
+                pipeline="Random",
+                parallel=before.parallel,
+            )
+        )
+        self.stop_at, self.jobs.stopping = None, False
+        self.jobs.created.clear()
+
+    @property
+    def chosen(self) -> set[str]:
+        """The steps that SelectiveExecutionConfig names, and those that they need."""
+        given = self.kept.execution.request.get("SelectiveExecutionConfig")
+        if given is None:
+            return {*self.definition.steps}
+        return self.selected | self.definition.upstream([*self.selected])
+
+    @property
+    def selected(self) -> set[str]:
+        given = self.kept.execution.request.get("SelectiveExecutionConfig", {"SelectedSteps": []})
+        return {one["StepName"] for one in given["SelectedSteps"]}
+
+    def check_reused(self) -> int:
+        """A result of the earlier execution counts exactly if it may. Returns how many did."""
+        assert self.kept.earlier is not None
+        before, earlier = self.kept.earlier[0], {run.name: run for run in self.kept.earlier[1].values()}
+        made = {name.split("-")[2] for name in self.jobs.created}
+        reused = 0
+        for run in self.kept.runs.values():
+            step_of, old = self.definition.steps[run.name], earlier.get(run.name)
+            assert run.name in self.chosen
+            if self.selected and run.name not in self.selected:
+                assert run.succeeded == (old is not None and old.succeeded)
+                assert run.selected_from == (before.key.arn if run.succeeded else None)
+            elif step_of.type == "Training" and run.state is StepState.ENDED:
+                may = (
+                    old is not None
+                    and old.succeeded
+                    and run.cache_key != ""
+                    and old.cache_key == run.cache_key
+                    and old.cached_from is None
+                    and run.start_ms < (old.end_ms or 0) + CACHE_SECONDS * 1000
+                )
+                assert run.cached_from == (before.key.arn if may else None)
+                assert bool(run.cache_key) == ("CacheConfig" in step_of.given) or not run.arguments
+            if run.cached_from or run.selected_from:
+                assert old is not None
+                assert (run.made, run.properties) == (old.made, old.properties)
+                assert run.name not in made
+                reused += 1
+        return reused
 
     def retry(self) -> set[str]:
         """RetryPipelineExecution, as the facet does it. Returns the steps that had succeeded."""
@@ -259,6 +352,8 @@ class Simulation:
         """The steps that must have run if nothing failed: computed from the definition alone."""
         found: set[str] = set()
         for name, one in self.definition.steps.items():
+            if name not in self.chosen:
+                continue
             taken = one.branch is None or (
                 one.branch[0] in found and runs[one.branch[0]].properties["Outcome"] == str(one.branch[1])
             )
@@ -292,3 +387,22 @@ def test_random_executions_break_no_rule() -> None:
             raise AssertionError(f"SAGELET_SEED={seed}: {error}") from error
     # All three ends occur, so the rules of each were checked.
     assert len(ends) == 3, ends
+
+
+def test_random_executions_reuse_what_they_may() -> None:
+    """The same pipeline twice, with caches and selective execution."""
+    reused: Counter[bool] = Counter()
+    first = int(os.environ.get("SAGELET_SEED", "0"))
+    for seed in range(first, first + EXECUTIONS):
+        simulation = Simulation(seed)
+        selective = seed % 2 == 0
+        try:
+            simulation.run()
+            simulation.begin_again(selective=selective)
+            simulation.run()
+            simulation.check()
+            reused[selective] += simulation.check_reused()
+        except AssertionError as error:
+            raise AssertionError(f"SAGELET_SEED={seed}: {error}") from error
+    # Both occur, so the rules of each were checked.
+    assert min(reused[True], reused[False]) > EXECUTIONS // 20, reused

@@ -1,7 +1,10 @@
 """The client of a container engine that fails for a moment."""
 
 import json
+import os
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -93,3 +96,13 @@ def test_only_reads_are_repeated(engine: Engine, runtime: DockerRuntime) -> None
     with pytest.raises(APIError, match=GONE):
         runtime._api.kill("one", "SIGTERM")
     assert engine.asked == ["POST"]
+
+
+@pytest.mark.parametrize("host", ["", "unix:///var/run/docker.sock", "ssh://user@far"])
+def test_only_an_engine_behind_ssh_needs_paramiko(host: str) -> None:
+    program = "import sys, sagelet_engine.runtimes.docker.engine; print('paramiko' in sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "DOCKER_HOST": host}, stdout=subprocess.PIPE, text=True,
+        check=True, timeout=120,
+    ).stdout  # fmt: skip
+    assert said.strip() == str(host.startswith("ssh://"))

@@ -17,7 +17,7 @@ class FullDisk:
         self.room = room
         self._write = os.write
         monkeypatch.setattr(host_output.os, "write", self.write)
-        monkeypatch.setattr(host_output, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(host_output, "TIMEOUT_S", 0.0)
 
     def write(self, file: int, data: bytes) -> int:
         written = self._write(file, bytes(data[: self.room]))

@@ -13,9 +13,9 @@ import pytest
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.state import identity
+from sagelet_engine.state.directory_identity import DirectoryIdentity
 from sagelet_engine.state.identity import Identity, names_of
 from sagelet_engine.state.owner import lock_directory
-from sagelet_engine.state.place import Place
 
 JOB = Path("jobs/123456789012/us-east-1", "a" * 32)
 
@@ -162,7 +162,7 @@ def test_an_older_directory_that_was_moved_keeps_hosts_that_run(data: Path, tmp_
 
 # --- places -----------------------------------------------------------------------------------------------------------
 
-HERE = Place("/data", 10, 1, "boot", 1000)
+HERE = DirectoryIdentity("/data", 10, 1, "boot", 1000)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ HERE = Place("/data", 10, 1, "boot", 1000)
         (replace(HERE, device=2, path="/snapshot"), False),
     ],
 )
-def test_places(other: Place, same: bool) -> None:
+def test_places(other: DirectoryIdentity, same: bool) -> None:
     assert other.is_of_same(HERE) is same
     assert HERE.is_of_same(other) is same
 
 
 def test_this_machine_says_when_a_directory_was_born(data: Path) -> None:
-    place = Place.of(data)
+    place = DirectoryIdentity.of(data)
     assert place.path == os.path.realpath(data)
     assert place.boot
     assert place.born_ns is None or abs(place.born_ns - data.stat().st_ctime_ns) < 3600 * 10**9

@@ -138,7 +138,7 @@ def parse(call: Call, environ: Environ) -> S3Request:
     if len(path.encode()) > MAX_KEY:
         raise S3Error("KeyTooLongError", 400, "Your key is too long", Size=len(path.encode()), MaxSizeAllowed=MAX_KEY)
     _refuse_expired(query)
-    headers = {**_headers_in_query(call, query), **_headers(call, environ)}
+    headers = {**_headers_in_query(call, query), **call.headers}
     return S3Request(call, environ, bucket, path, query, headers)
 
 
@@ -172,14 +172,6 @@ def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
             reason = "contain control characters" if legal else "be represented using ISO-8859-1"
             raise invalid_argument(name, value, f"Header value cannot {reason}.")
     return found
-
-
-def _headers(call: Call, environ: Environ) -> dict[str, str]:
-    """Returns the headers by WSGI's names. Only user metadata has its own names, which the server keeps (`_` is not
-    `-`).
-    """
-    others = {name: value for name, value in call.headers.items() if not name.startswith("x-amz-meta-")}
-    return {**others, **environ["sagelet.metadata"]}
 
 
 def _target(environ: Environ) -> str:

@@ -20,7 +20,7 @@ from sagelet_engine.model.log_events import LogGroup
 OtherGroups = Callable[[str, str], Sequence[Output]]
 
 #: An account, a region and a kind of job name one of sagelet's groups.
-Place = tuple[str, str, JobKind]
+GroupKey = tuple[str, str, JobKind]
 MAX_GROUPS = 50
 MAX_TAGS = 50
 #: The values that PutRetentionPolicy takes on AWS.
@@ -69,13 +69,13 @@ class LogGroupOperations:
         return answer
 
     def create_log_group(self, context: Context, request: Request) -> None:
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         if self._groups.get(*place) is not None:
             raise LogsResourceAlreadyExists("The specified log group already exists")
         self._groups.create(*place, request.get("tags", {}))
 
     def delete_log_group(self, context: Context, request: Request) -> None:
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         self._existing(place)
         self._groups.delete(*place)
 
@@ -85,17 +85,17 @@ class LogGroupOperations:
             listed = ", ".join(map(str, RETENTION_DAYS))
             error = constraint_error("retentionInDays", days, f"Member must satisfy enum value set: [{listed}]")
             raise LogsInvalidParameter(f"1 validation error detected: {error}")
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         self._existing(place)
         self._groups.set_retention(*place, days)
 
     def delete_retention_policy(self, context: Context, request: Request) -> None:
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         self._existing(place)
         self._groups.set_retention(*place, None)
 
     def tag(self, context: Context, request: Request) -> None:
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         tags = {**self._existing(place).tags, **request["tags"]}
         if len(tags) > MAX_TAGS:
             raise LogsTooManyTags("A resource can have no more than 50 tags.")
@@ -103,15 +103,15 @@ class LogGroupOperations:
 
     def untag(self, context: Context, request: Request) -> None:
         gone = {*request.get("tags", ()), *request.get("tagKeys", ())}
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         tags = {key: value for key, value in self._existing(place).tags.items() if key not in gone}
         self._groups.set_tags(*place, tags)
 
     def list_tags(self, context: Context, request: Request) -> Output:
-        return {"tags": dict(self._existing(place_of(context, request)).tags)}
+        return {"tags": dict(self._existing(group_key_of(context, request)).tags)}
 
     def no_subscription_filters(self, context: Context, request: Request) -> Output:
-        self._existing(place_of(context, request))
+        self._existing(group_key_of(context, request))
         return {"subscriptionFilters": []}
 
     def operations(self) -> Operations:
@@ -141,7 +141,7 @@ class LogGroupOperations:
                 groups[kind.log_group] = _group(context, kind.log_group, ours)
         return [{"logGroupClass": "STANDARD", **groups[name]} for name in sorted(groups)]
 
-    def _existing(self, place: Place) -> LogGroup:
+    def _existing(self, place: GroupKey) -> LogGroup:
         group = self._groups.get(*place)
         if group is None:
             raise LogsResourceNotFound("The specified log group does not exist.")
@@ -153,7 +153,7 @@ def is_job_log(context: Context, request: Parameters) -> bool:
     return _kind_of(context, request) is not None
 
 
-def place_of(context: Context, request: Request) -> Place:
+def group_key_of(context: Context, request: Request) -> GroupKey:
     """Returns the group of a request that `is_job_log` accepts."""
     kind = _kind_of(context, request)
     assert kind is not None
@@ -176,7 +176,7 @@ def _names_group(context: Context, group: str, value: str) -> bool:
 
 def _refusal(operation: str) -> Handler:
     def refuse(context: Context, request: Parameters) -> None:
-        kind = place_of(context, request)[-1]
+        kind = group_key_of(context, request)[-1]
         raise LogsInvalidParameter(
             f"sagelet does not have {operation} for {kind.log_group}, which holds what {kind.noun}s print and nothing "
             "else; use a log group of your own"

@@ -18,7 +18,7 @@ from sagelet_api.protocol.aws_errors import LogsInvalidParameter
 Condition = Callable[[Any], bool]
 
 #: Seconds that a regular expression may take for one page. An ordinary one takes microseconds a message.
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 
 #: What AWS allows in a regular expression: no groups, no other symbols, no multi-byte characters.
 _ALLOWED = re.compile(r"[A-Za-z0-9:_#=@/;,\-^$?\[\]{}|\\*+. ]+")
@@ -80,7 +80,7 @@ class Expression:
             self._compiled = regex.compile(written)
         except (regex.error, OverflowError, RecursionError) as error:
             raise BadPattern(f"%{written}%: {error}") from error
-        self._left = PATIENCE
+        self._left = TIMEOUT_S
 
     def found_in(self, message: str) -> bool:
         """True if the expression matches. Raises LogsInvalidParameter if it backtracks for too long."""
@@ -89,7 +89,7 @@ class Expression:
             return self._compiled.search(message, concurrent=True, timeout=self._left) is not None
         except TimeoutError as error:
             raise LogsInvalidParameter(
-                f"Invalid filter pattern: %{self._compiled.pattern}% takes longer than {PATIENCE:g} s for one page"
+                f"Invalid filter pattern: %{self._compiled.pattern}% takes longer than {TIMEOUT_S:g} s for one page"
             ) from error
         finally:
             self._left = max(1e-6, self._left - (time.monotonic() - began))

@@ -7,7 +7,7 @@ from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter, LogsResourceNotFound
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Handler, Operations, SharedOperation
-from sagelet_api.services.logs.groups import LogGroupOperations, OtherGroups, Place, is_job_log, place_of
+from sagelet_api.services.logs.groups import GroupKey, LogGroupOperations, OtherGroups, group_key_of, is_job_log
 from sagelet_api.services.logs.patterns import compile_pattern
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.log_events import LogEvent, LogStream
@@ -33,7 +33,7 @@ class TrainingLogs:
         self._groups = LogGroupOperations(engine, others)
 
     def describe_log_streams(self, context: Context, request: Request) -> Output:
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         self._require_group(place)
         by_time = request.get("orderBy") == "LastEventTime"
         if by_time and "logStreamNamePrefix" in request:
@@ -59,7 +59,7 @@ class TrainingLogs:
         """Returns a page by sequence numbers. So tokens stay valid, and the last forward token leads to later
         events.
         """
-        group = place_of(context, request)
+        group = group_key_of(context, request)
         stream = self._stream(group, request["logStreamName"])
         place = _place(request)
         backward = "below" in place or (not place and not request.get("startFromHead", False))
@@ -86,7 +86,7 @@ class TrainingLogs:
         matches.
         """
         matches = compile_pattern(request.get("filterPattern", ""))
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         start_ms, end_ms = self._window(place, request)
         chosen = self._chosen(place, request, start_ms, end_ms)
         names = {stream.id: stream.name for stream in chosen}
@@ -113,7 +113,7 @@ class TrainingLogs:
         return answer
 
     def delete_log_stream(self, context: Context, request: Request) -> None:
-        place = place_of(context, request)
+        place = group_key_of(context, request)
         self._require_group(place)
         self._engine.logs.groups.delete_stream(self._stream(place, request["logStreamName"]))
 
@@ -128,12 +128,12 @@ class TrainingLogs:
         shared = {name: SharedOperation(handler, is_job_log) for name, handler in handlers.items()}
         return {**self._groups.operations(), **shared}
 
-    def _window(self, place: Place, request: Request) -> tuple[int, int]:
+    def _window(self, place: GroupKey, request: Request) -> tuple[int, int]:
         """Returns the times that FilterLogEvents asks for. Its endTime is included, unlike that of GetLogEvents."""
         oldest = self._engine.logs.groups.oldest_ms(*place)
         return max(request.get("startTime", 0), oldest), min(request.get("endTime", FOR_EVER), FOR_EVER) + 1
 
-    def _chosen(self, place: Place, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
+    def _chosen(self, place: GroupKey, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
         """Returns the streams that FilterLogEvents asks for, without those that have no event in its window."""
         self._require_group(place)
         names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
@@ -149,11 +149,11 @@ class TrainingLogs:
             if stream.first_ms is not None and stream.first_ms < end_ms and (stream.last_ms or 0) >= start_ms
         ]
 
-    def _require_group(self, place: Place) -> None:
+    def _require_group(self, place: GroupKey) -> None:
         if not self._engine.logs.groups.exists(*place):
             raise LogsResourceNotFound("The specified log group does not exist.")
 
-    def _stream(self, place: Place, name: str) -> LogStream:
+    def _stream(self, place: GroupKey, name: str) -> LogStream:
         stream = self._engine.logs.stream(*place[:2], name, place[-1])
         if stream is None:
             raise LogsResourceNotFound("The specified log stream does not exist.")
@@ -189,7 +189,7 @@ def _event(event: LogEvent) -> Output:
     return {"timestamp": event.time_ms, "message": event.text, "ingestionTime": event.ingested_ms}
 
 
-def _stream(place: Place, stream: LogStream) -> Output:
+def _stream(place: GroupKey, stream: LogStream) -> Output:
     account, region, kind = place
     answer: Output = {
         "logStreamName": stream.name,

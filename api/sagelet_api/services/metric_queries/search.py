@@ -1,4 +1,4 @@
-"""SEARCH: finds the metrics that a search term means."""
+"""The SEARCH function of metric math: finds the metrics that match a search expression."""
 
 import re
 from collections.abc import Callable, Mapping

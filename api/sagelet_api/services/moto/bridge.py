@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.moto.beside_s3 import MotoBesideS3
 from sagelet_api.services.moto.events import MotoEvents
+from sagelet_api.services.moto.functions import MotoFunctions
 from sagelet_api.services.moto.iam import MotoIam
 from sagelet_api.services.moto.metrics import MotoMetrics
 from sagelet_api.services.moto.process import MotoProcess
@@ -25,6 +26,7 @@ class MotoBridge:
         self.beside_s3 = MotoBesideS3(self.process)
         self.metrics = MotoMetrics(self.process.backend)
         self.events = MotoEvents(self.process)
+        self.functions = MotoFunctions(self.process, self.iam)
 
     def log_groups(self, account: str, region: str) -> Sequence[Output]:
         """Returns moto's own log groups, as DescribeLogGroups shows them."""

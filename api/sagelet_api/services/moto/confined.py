@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
+from sagelet_api.services.moto import function_roles
 from sagelet_api.services.moto import metrics as moto_metrics
 
 #: Modules of moto that send requests to other hosts through `requests`. A unit test compares them with moto's code.
@@ -29,13 +30,14 @@ SENDERS = frozenset(
 _VERBS = frozenset({"delete", "get", "head", "options", "patch", "post", "put", "request", "Session", "session"})
 
 
-#: The parts of CloudWatch that sagelet replaces.
-_CLOUDWATCH = {
+#: The parts of CloudWatch and of Lambda that sagelet replaces.
+_REPLACED = {
+    "moto.awslambda.models": function_roles.accept_every_role,
     "moto.cloudwatch.models": moto_metrics.bound,
     "moto.cloudwatch.responses": moto_metrics.answer_statistics,
 }
 #: Changes to a module, made as soon as it is loaded.
-_CHANGED = SENDERS | _CLOUDWATCH.keys()
+_CHANGED = SENDERS | _REPLACED.keys()
 
 
 class Confined(Exception):
@@ -60,8 +62,8 @@ def _no_container(asking: object) -> Any:
 
 
 def _change(module: ModuleType) -> None:
-    if module.__name__ in _CLOUDWATCH:
-        _CLOUDWATCH[module.__name__](module)
+    if module.__name__ in _REPLACED:
+        _REPLACED[module.__name__](module)
         return
     vars(module)["requests"] = _Requests(module.__name__.split(".")[1])
 
@@ -81,7 +83,7 @@ class _Requests:
 
 
 class _Finder(MetaPathFinder):
-    """Changes moto's services when moto imports them, which it does on their first use."""
+    """Patches a service of moto at its import, which moto does on the service's first use."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname not in _CHANGED:

@@ -19,10 +19,10 @@ class MotoIam:
     def __init__(self, moto: MotoProcess) -> None:
         self._moto = moto
 
-    def may_assume(self, account: str, role: str) -> bool:
-        """True if the account's IAM has the role with this ARN, and its trust policy lets SageMaker assume it."""
+    def may_assume(self, account: str, role: str, service: str = SERVICE) -> bool:
+        """True if the account's IAM has the role with this ARN, and its trust policy lets the service assume it."""
         found = self.of(account, role.split(":")[1]).roles.values()
-        caller = Caller.service(SERVICE)
+        caller = Caller.service(service)
         return any(one.arn == role and trusts(one.assume_role_policy_document, caller) for one in list(found))
 
     def user_of_key(self, access_key: str) -> str | None:

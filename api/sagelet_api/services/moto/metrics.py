@@ -160,7 +160,7 @@ def _datum(job_name: str, metric: str, host: str, time_ms: int, values: list[flo
 
 
 class MotoMetrics:
-    """A MetricSink: puts points into CloudWatch, which shows the newest."""
+    """A MetricSink that puts points into moto's CloudWatch, which keeps the newest only."""
 
     def __init__(self, backends: Callable[[str], Any]) -> None:
         """`backends` returns moto's backends of a service, by account and region."""

@@ -21,7 +21,7 @@ class OtherServices(Protocol):
     """What S3 needs of AWS's other services: keys of KMS, and the targets of events."""
 
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
-        """Returns the ARN of a key that is named by its id, alias or ARN. None stands for S3's own key."""
+        """Returns the ARN of a KMS key. `name` is its id, alias or ARN; None is the AWS managed key `aws/s3`."""
         ...
 
     def object_event(self, bucket: Bucket, notification: Request, stored: StoredObject, event: str) -> None:

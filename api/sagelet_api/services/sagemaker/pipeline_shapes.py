@@ -79,7 +79,7 @@ def _has_property(step: Step, one: Reference) -> bool:
         return parts == ["Outcome"]
     if step.type == "Fail":
         return parts == ["ErrorMessage"]
-    if step.type == "Callback":
+    if step.type in ("Callback", "Lambda"):
         outputs = [output["OutputName"] for output in objects(step.given, "OutputParameters")]
         return len(parts) == 2 and parts[0] == "OutputParameters" and parts[1] in outputs
     book = rule_book("sagemaker")

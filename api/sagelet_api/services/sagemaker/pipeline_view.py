@@ -4,18 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
-from sagelet_engine.model.orchestration import OrchestrationStatus
-from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, StepRun
+from sagelet_engine.model.pipeline import EXECUTION_STATUSES, Pipeline, PipelineExecution, StepRun
 from sagelet_engine.pipelines.definition import Step, parse
+from sagelet_engine.pipelines.expressions import text_of
 
 #: botocore's shape PipelineExecutionStatus.
-STATUSES: Mapping[OrchestrationStatus, str] = {
-    OrchestrationStatus.IN_PROGRESS: "Executing",
-    OrchestrationStatus.STOPPING: "Stopping",
-    OrchestrationStatus.STOPPED: "Stopped",
-    OrchestrationStatus.FAILED: "Failed",
-    OrchestrationStatus.COMPLETED: "Succeeded",
-}
+STATUSES = EXECUTION_STATUSES
 #: AWS shows who made something. Here it is the owner.
 _NOBODY: Output = {}
 
@@ -148,6 +142,8 @@ def metadata(execution: PipelineExecution, step: Step, run: StepRun) -> Output:
         return {"Fail": {"ErrorMessage": run.failure_reason or ""}}
     if step.type == "Callback":
         return _callback(run)
+    if step.type == "Lambda":
+        return _lambda(run)
     if run.made is None:
         return {}
     member, resource = _MADE[step.type]
@@ -162,14 +158,25 @@ def _prefix(execution: PipelineExecution) -> str:
 def _callback(run: StepRun) -> Output:
     if run.made is None:
         return {}
-    outputs = run.properties.get("OutputParameters", {})
     return {
         "Callback": {
             "CallbackToken": run.made,
             "SqsQueueUrl": run.arguments["SqsQueueUrl"],
-            "OutputParameters": [{"Name": name, "Value": value} for name, value in outputs.items()],
+            "OutputParameters": _outputs(run),
         }
     }
+
+
+def _lambda(run: StepRun) -> Output:
+    if run.made is None:
+        return {}
+    return {"Lambda": {"Arn": text_of(run.arguments["FunctionArn"]), "OutputParameters": _outputs(run)}}
+
+
+def _outputs(run: StepRun) -> list[Output]:
+    return [
+        {"Name": name, "Value": text_of(value)} for name, value in run.properties.get("OutputParameters", {}).items()
+    ]
 
 
 #: The member of the metadata, and the kind of resource in its ARN.

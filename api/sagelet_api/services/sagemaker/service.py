@@ -94,7 +94,7 @@ class TrainingJobs:
         self._common.delete(self._common.key(context, request["TrainingJobName"]))
 
     def operations(self) -> Operations:
-        """Returns the operations for the application. Tags of other resources are moto's."""
+        """Returns the handler of each operation, by name. moto handles tags of other resources."""
         return {
             "CreateTrainingJob": self.create_training_job,
             "DescribeTrainingJob": self.describe_training_job,

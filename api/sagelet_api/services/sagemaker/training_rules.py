@@ -22,7 +22,7 @@ from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import CheckpointSpec
 from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
 
-#: Optional in today's model (serverless jobs have none), but required of every job that has instances.
+#: Optional in the current service model (serverless jobs have none), but required of every job that has instances.
 NEEDED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
 #: 28 days (shape StoppingCondition).
 LONGEST_RUN = 28 * 86_400

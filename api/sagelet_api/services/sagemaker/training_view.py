@@ -117,9 +117,7 @@ def _warm_pool(pool: WarmPool) -> Output:
 
 
 def _model(job: TrainingJob) -> str:
-    if not job.spec.compressed:
-        return f"{job.output_uri}/model/"
-    return job.model_uri
+    return job.model_uri if job.output.compressed else f"{job.output_uri}/model/"
 
 
 def _transition(entry: Transition) -> Output:

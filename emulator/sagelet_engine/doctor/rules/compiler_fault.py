@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules import device_mixing, out_of_memory, unreadable_checkpoint
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 
 #: In the failure of a compiled job whose traceback leads into torch_xla. Other patterns say what failed.
@@ -37,13 +37,13 @@ def check(case: Case) -> Iterator[Seen]:
     yield Seen(Severity.ERROR, f"XLA gave up: {quoted(line)}{case.sources.quoted(place)}", place)
 
 
-def _flag(sources: Sources, line: str) -> Place | None:
+def _flag(sources: Sources, line: str) -> SourceLine | None:
     """Returns where a script sets the flag that XLA does not know. Such a flag ends the process without a traceback."""
     found = _FLAG.search(line)
     for script in sources if found else ():
         for number, text in enumerate(script.text.splitlines(), 1):
             if found and found[1] in text:
-                return Place(script.path, number)
+                return SourceLine(script.path, number)
     return None
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case, all_steps
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules import inductor
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 
 REPEATED = Threshold(0.1, "times a step", "an operation that runs now and then, to prepare the data, costs little")
@@ -29,11 +29,11 @@ def check(case: Case) -> Iterator[Seen]:
             yield Seen(Severity.WARNING, text + case.sources.quoted(place), place, count)
 
 
-def _place(sources: Sources, operation: str) -> Place | None:
+def _place(sources: Sources, operation: str) -> SourceLine | None:
     """Returns the only line that calls a function with the operation's name: `aten::_unique2` is torch.unique."""
     base = operation.partition("::")[2].partition(".")[0].strip("_")
     names = {base, base.rstrip("0123456789_"), base.removeprefix("special_"), base.removeprefix("linalg_")}
-    places = [Place(script.path, call.lineno) for script, call in sources.calls(*names - {""})]
+    places = [SourceLine(script.path, call.lineno) for script, call in sources.calls(*names - {""})]
     return places[0] if len(places) == 1 else None
 
 

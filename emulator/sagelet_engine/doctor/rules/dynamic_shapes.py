@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from sagelet_engine.doctor.case import Case, seconds_per_compile
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules import inductor
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS, WARM_UP
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources, called, constant, keyword
 from sagelet_engine.telemetry.compiler.worker import BatchShape
 
@@ -41,18 +41,18 @@ def check(case: Case) -> Iterator[Seen]:
     yield Seen(Severity.WARNING, text, place, late, cost)
 
 
-def _place(sources: Sources) -> Place | None:
+def _place(sources: Sources) -> SourceLine | None:
     """Returns the first call that pads to the longest sample. A collator does so by default."""
     for script, call in sources.calls("DataCollatorWithPadding"):
         padding = keyword(call, "padding")
         if (padding is None and len(call.args) < 2) or constant(padding) in LONGEST:
-            return Place(script.path, call.lineno)
+            return SourceLine(script.path, call.lineno)
     for script in sources:
         for call in sorted(script.calls(), key=lambda call: call.lineno):
             if constant(keyword(call, "padding")) in LONGEST and not _layer(call):
-                return Place(script.path, call.lineno)
+                return SourceLine(script.path, call.lineno)
     for script, call in sources.calls("pad_sequence"):
-        return Place(script.path, call.lineno)
+        return SourceLine(script.path, call.lineno)
     return None
 
 

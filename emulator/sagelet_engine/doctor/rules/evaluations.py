@@ -3,9 +3,9 @@
 import ast
 from enum import Enum
 
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources, called
-from sagelet_engine.telemetry.compiler.worker import Place as Calls
+from sagelet_engine.telemetry.compiler.worker import CallSite
 
 #: Functions and methods that show values to people.
 LOGGING = {
@@ -26,7 +26,7 @@ class Use(Enum):
     LIBRARY = "library"
 
 
-def use_of(evaluation: Calls, sources: Sources) -> Use:
+def use_of(evaluation: CallSite, sources: Sources) -> Use:
     script = sources.find(evaluation.file)
     found = script.statement(evaluation.line) if script else None
     if script is None or found is None:
@@ -39,10 +39,10 @@ def use_of(evaluation: Calls, sources: Sources) -> Use:
     return Use.LIBRARY if evaluation.via and not script.in_loop(evaluation.line) else Use.READ
 
 
-def place_of(calls: Calls, sources: Sources) -> Place:
+def place_of(calls: CallSite, sources: Sources) -> SourceLine:
     """Returns the place with the script's path in the source directory."""
     script = sources.find(calls.file)
-    return Place(script.path if script else calls.file, calls.line)
+    return SourceLine(script.path if script else calls.file, calls.line)
 
 
 def _own(statement: ast.stmt) -> list[ast.AST]:

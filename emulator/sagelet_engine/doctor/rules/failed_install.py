@@ -100,8 +100,8 @@ def _instead(case: Case) -> str | None:
 
 RULE = Rule(
     name="failed-install",
-    why="A job starts its script after all of requirements.txt is installed. Old packages have no builds for today's "
-    "Python. torch_xla works with one version of torch only, so sagelet makes pip keep that version.",
+    why="A job starts its script after all of requirements.txt is installed. Old packages have no builds for the "
+    "current Python. torch_xla works with one version of torch only, so sagelet makes pip keep that version.",
     instead="Install the same requirements by hand, in the image, and pin what works (`sagelet docs packages`).",
     section=Section.LIBRARIES,
     check=check,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 #: AWS's toolkit repeats a traceback, and leaves out the middle of a long one.
@@ -60,7 +60,7 @@ def quoted(line: str) -> str:
     return f'"{line if len(line) <= QUOTED else line[: QUOTED - 3] + "..."}"'
 
 
-def failed_at(case: Case) -> Place | None:
+def failed_at(case: Case) -> SourceLine | None:
     """Returns the innermost frame of the last traceback that is in the user's source."""
     found = None
     for line in _lines(case):
@@ -71,5 +71,5 @@ def failed_at(case: Case) -> Place | None:
             found = None
         if frame and "site-packages" not in frame["file"]:
             script = case.sources.find(frame["file"])
-            found = Place(script.path, int(frame["line"])) if script else found
+            found = SourceLine(script.path, int(frame["line"])) if script else found
     return found

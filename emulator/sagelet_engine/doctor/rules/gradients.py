@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
@@ -37,11 +37,11 @@ def _exchanged(workers: Sequence[WorkerReport]) -> str:
     return f"no gradients: {times} of {most.bytes} bytes in all, where a step's gradients have {most.gradient_bytes}"
 
 
-def _place(sources: Sources) -> Place | None:
+def _place(sources: Sources) -> SourceLine | None:
     """Returns the first optimizer step in a loop."""
     for script, call in sources.calls("step"):
         if script.in_loop(call.lineno):
-            return Place(script.path, call.lineno)
+            return SourceLine(script.path, call.lineno)
     return None
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources, constant, keyword, opaque
 
 SHARE = Threshold(0.3, "of a step's time spent waiting for its batch", "below, other costs are as large")
@@ -29,7 +29,7 @@ def check(case: Case) -> Iterator[Seen]:
     yield Seen(Severity.WARNING, text, place, None, wait * worker.steps)
 
 
-def _place(sources: Sources) -> Place | None:
+def _place(sources: Sources) -> SourceLine | None:
     """Returns the only DataLoader, if it has no workers."""
     loaders = list(sources.calls("DataLoader"))
     if len(loaders) != 1:
@@ -37,7 +37,7 @@ def _place(sources: Sources) -> Place | None:
     ((script, call),) = loaders
     workers = keyword(call, "num_workers")
     without = not opaque(call) and (workers is None or constant(workers) == 0)
-    return Place(script.path, call.lineno) if without else None
+    return SourceLine(script.path, call.lineno) if without else None
 
 
 RULE = Rule(

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case, seconds_per_compile
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS, WARM_UP
 from sagelet_engine.doctor.rules.trainer_arguments import CLASSES
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources, constant, keyword, opaque
 from sagelet_engine.telemetry.compiler.worker import BatchShape
 
@@ -37,7 +37,7 @@ def _smaller(often: BatchShape, last: BatchShape) -> bool:
     return often.shape[1:] == last.shape[1:] and often.shape[0] > last.shape[0] and last.count * 2 <= often.count
 
 
-def _place(sources: Sources) -> Place | None:
+def _place(sources: Sources) -> SourceLine | None:
     """Returns the only place that makes batches to train on, if it keeps the last one. None if that is not certain.
 
     With batches of an evaluation nobody could say where the smaller one comes from.
@@ -45,7 +45,7 @@ def _place(sources: Sources) -> Place | None:
     for script, call in sources.calls(*CLASSES):
         if opaque(call) or _evaluates(call) or constant(keyword(call, "dataloader_drop_last")) is True:
             return None
-        return Place(script.path, call.lineno)
+        return SourceLine(script.path, call.lineno)
     loaders = list(sources.calls("DataLoader"))
     if len(loaders) != 1:
         return None
@@ -53,7 +53,7 @@ def _place(sources: Sources) -> Place | None:
     last = keyword(call, "drop_last")
     if opaque(call) or (last is not None and constant(last) is not False):
         return None
-    return Place(script.path, call.lineno)
+    return SourceLine(script.path, call.lineno)
 
 
 def _evaluates(call: ast.Call) -> bool:

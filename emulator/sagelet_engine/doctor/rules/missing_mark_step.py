@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 
 UNENDED = Threshold(5, "optimizer steps without one that ended its graph", "a script may well end after one or two")
@@ -18,11 +18,11 @@ def check(case: Case) -> Iterator[Seen]:
     yield Seen(Severity.ERROR, text, _place(case.sources), worker.optimizer_steps)
 
 
-def _place(sources: Sources) -> Place | None:
+def _place(sources: Sources) -> SourceLine | None:
     """Returns the first optimizer step in a loop."""
     for script, call in sources.calls("step"):
         if script.in_loop(call.lineno):
-            return Place(script.path, call.lineno)
+            return SourceLine(script.path, call.lineno)
     return None
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
-from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules.trainer_arguments import written
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 
 #: Packages that move a script to the XLA device.
@@ -50,10 +50,10 @@ def _trains_natively(case: Case) -> bool:
     return case.progress.status == "Completed" and trains and not case.sources.imports(*BY_THEMSELVES)
 
 
-def _place(sources: Sources) -> Place | None:
+def _place(sources: Sources) -> SourceLine | None:
     """Returns the first device that is chosen by hand."""
     for script, call in sources.calls("device", "cuda", "is_available"):
-        return Place(script.path, call.lineno)
+        return SourceLine(script.path, call.lineno)
     return None
 
 

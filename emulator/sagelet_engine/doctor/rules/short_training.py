@@ -20,7 +20,7 @@ def check(case: Case) -> Iterator[Seen]:
     training = worker.steps * worker.steady_step_seconds
     if worker.compile_seconds < SHARE.value * (worker.compile_seconds + training):
         return
-    native = _native_step(case)
+    native = case.native_step_seconds
     text = f"Compiling took {worker.compile_seconds:.1f} s, the {worker.steps} steps {training:.1f} s"
     even = break_even(worker, native or SPEEDUP.value * worker.steady_step_seconds)
     if even is not None and worker.steps >= even:
@@ -34,14 +34,6 @@ def break_even(worker: WorkerReport, native_step: float) -> int | None:
     """
     saved = native_step - worker.steady_step_seconds
     return math.ceil(worker.compile_seconds / saved) if saved > 0 else None
-
-
-def _native_step(case: Case) -> float:
-    """Returns the seconds of a native step of the same script and batch. 0 if unknown."""
-    own, lead = case.baseline.workers[0] if case.baseline and case.baseline.workers else None, case.lead
-    if own is None or lead is None or not own.batch_shapes or not lead.batch_shapes:
-        return 0.0
-    return own.steady_step_seconds if own.batch_shapes[0].shape == lead.batch_shapes[0].shape else 0.0
 
 
 def _verdict(case: Case, worker: WorkerReport, native: float, even: int | None) -> str:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import constant, keyword
 
 CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
-def written(case: Case, name: str, among: Sequence[object] = ()) -> tuple[object, Place | None] | None:
+def written(case: Case, name: str, among: Sequence[object] = ()) -> tuple[object, SourceLine | None] | None:
     """Returns the value of an argument, and where it is written. None if it is unknown, or not `among` the given
     values.
 
@@ -21,7 +21,7 @@ def written(case: Case, name: str, among: Sequence[object] = ()) -> tuple[object
     for script, call in case.sources.calls(*CLASSES):
         given = keyword(call, name)
         if given is not None:
-            value, place = constant(given), Place(script.path, given.lineno)
+            value, place = constant(given), SourceLine(script.path, given.lineno)
     if place is None and any(True for _ in case.sources.calls("HfArgumentParser")):
         text = case.setup.hyperparameters.get(name, "")
         value = int(text) if text.isascii() and text.isdigit() else text or None

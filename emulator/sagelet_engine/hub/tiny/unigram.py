@@ -41,7 +41,7 @@ def t5(_uncased: bool) -> tuple[Mapping[str, bytes], int]:
 
 
 def _pieces() -> list[tuple[str, float]]:
-    """Returns pieces with the logarithms of their probabilities: a word is likelier than its letters."""
+    """Returns the vocabulary: each piece and its log probability. A word has a higher one than its letters."""
     words = [f"{_SPACE}{word}" for word in dict.fromkeys(WORDS)]
     letters = [_SPACE, *string.ascii_letters, *string.digits, *string.punctuation]
     return [*((one, 0.0) for one in _SPECIAL), *((one, -3.0) for one in words), *((one, -6.0) for one in letters)]

@@ -19,7 +19,7 @@ CAPACITY = 1024 * 1024
 #: Linux's requests for a pipe's capacity, and the bytes that a command may be ahead of its shim.
 F_SETPIPE_SZ, F_GETPIPE_SZ, WANTED_BYTES = 1031, 1032, 256 * 1024
 #: Seconds that output waits for room on the disk before it is left out, and seconds between two tries.
-PATIENCE_S, RETRY_S = 5.0, 0.1
+TIMEOUT_S, RETRY_S = 5.0, 0.1
 
 
 class Log:
@@ -32,19 +32,19 @@ class Log:
         self._in_line = False
 
     def append(self, data: bytes) -> None:
-        """Writes `data`. If the disk stays full for PATIENCE_S seconds, the rest is left out.
+        """Writes `data`. If the disk stays full for TIMEOUT_S seconds, the rest is left out.
 
         The next write that fits begins with a notice about the bytes left out.
         """
         if not self._lost:
-            self._lost = self._left_out(data, PATIENCE_S)
+            self._lost = self._left_out(data, TIMEOUT_S)
         elif self._left_out(self._notice(), 0.0):
             self._lost += len(data)
         else:
             self._lost = self._left_out(data, 0.0)
 
     def _left_out(self, data: bytes, patience: float) -> int:
-        """Writes and returns how many bytes did not fit."""
+        """Writes `data` and returns how many bytes could not be written within `patience` seconds."""
         deadline = time.monotonic() + patience
         rest = memoryview(data)
         while rest:

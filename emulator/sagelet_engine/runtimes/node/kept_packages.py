@@ -24,7 +24,7 @@ from pathlib import Path
 DIRECTORY = "environments"
 KEPT, MAKING, LOCKS, USERS, LOCK = "kept", "making", "locks", "users", "lock"
 #: Seconds that a host waits for another host that installs the same packages, and seconds between two checks.
-PATIENCE_S, LOOK_S = 600.0, 0.2
+TIMEOUT_S, LOOK_S = 600.0, 0.2
 #: Seconds to wait for the lock of counting.
 COUNTING_S = 30.0
 
@@ -44,7 +44,7 @@ class KeptPackages:
         place = self.root / LOCKS
         place.mkdir(parents=True, exist_ok=True)
         with (place / key).open("a") as file:
-            _wait_for(file.fileno(), PATIENCE_S)
+            _wait_for(file.fileno(), TIMEOUT_S)
             yield
 
     @contextlib.contextmanager

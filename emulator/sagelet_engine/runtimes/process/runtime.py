@@ -181,7 +181,7 @@ class ProcessRuntime:
         return set()
 
     def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002 - the port's
-        return []  # Its hosts are processes of this machine: execution/strays.py finds them.
+        return []  # Its hosts are processes of this machine: execution/orphans.py finds them.
 
     def _index(self, job_id: str) -> Path:
         return self._state_dir / "hosts" / quote(job_id, safe="")

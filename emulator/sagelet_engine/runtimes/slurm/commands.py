@@ -21,7 +21,7 @@ from sagelet_engine.runtimes.slurm.sizes import UNKNOWN_MEMORY, NodeKind
 SEPARATOR = "\x1f"
 _JOB_FIELDS = ("JobID", "State", "Reason", "StartTime", "EndTime", "PreemptTime", "NodeList", "Comment")
 #: Seconds that a command may take. A busy controller answers late.
-PATIENCE = 60
+TIMEOUT_S = 60
 #: Parts of Slurm's messages when it cannot answer now, as opposed to when it refuses.
 _UNAVAILABLE = (
     "Unable to contact slurm controller",
@@ -162,12 +162,12 @@ class Slurm:
         try:
             done = subprocess.run(
                 [command, *arguments], env=environment, input=given, capture_output=True, text=True,
-                timeout=PATIENCE, pass_fds=hold,
+                timeout=TIMEOUT_S, pass_fds=hold,
             )  # fmt: skip
         except FileNotFoundError as error:
             raise Refused(f"{command} is not installed: it comes with Slurm's client programs") from error
         except subprocess.TimeoutExpired as error:
-            raise RuntimeUnavailable(f"Slurm: {command} got no answer within {PATIENCE} s") from error
+            raise RuntimeUnavailable(f"Slurm: {command} got no answer within {TIMEOUT_S} s") from error
         if done.returncode == 0:
             return done.stdout
         words = _words(command, done.stderr)

@@ -34,13 +34,13 @@ LABEL = "org.sagelet.slurm."
 OWNER, LAUNCH, JOB_NAME, HOST, NUMBER = (f"{LABEL}{name}" for name in ("owner", "launch-id", "job-name", "host", "job"))
 ENVIRONMENT = "container.env"
 #: Seconds to wait for the daemon's answer. It may be busy with other requests.
-PATIENCE_S = 120
+TIMEOUT_S = 120
 #: Seconds from the start of the client to the start of the container.
 START_S = 30.0
 
 
 class DockerFault(Exception):
-    """`docker` failed. The message is its own."""
+    """`docker` failed. The message is what `docker` printed."""
 
 
 class Container(host_shim.Body):
@@ -195,7 +195,7 @@ def mount_option(source: str, target: str, read_only: bool) -> str:
 
 
 def gpus_given(slurm: Mapping[str, str]) -> str:
-    """Returns the node's numbers of the GPUs of this step.
+    """Returns the indices, as the node counts them, of the GPUs that this Slurm step has.
 
     CUDA_VISIBLE_DEVICES counts from 0 if Slurm hides the other GPUs (srun(1), SLURM_STEP_GPUS: "The global GPU IDs of
     the GPUs allocated to this step ... are not relative to any device cgroup").
@@ -301,10 +301,10 @@ def _docker(*arguments: str) -> str:
     """Runs docker and returns its output. Raises DockerFault."""
     try:
         done = subprocess.run(
-            [_client(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S
+            [_client(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        raise DockerFault(f"no answer within {PATIENCE_S} s") from None
+        raise DockerFault(f"no answer within {TIMEOUT_S} s") from None
     except OSError as error:
         raise DockerFault(str(error)) from None
     if done.returncode != 0:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from sagelet_engine.base import json_files
 from sagelet_engine.base.errors import ClientFault
-from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, ClusterContext, Place, Refused
+from sagelet_engine.model.cluster import AllocationRequest, AllocationState, AllocationStatus, ClusterContext, Refused
 from sagelet_engine.runtimes.slurm import files
 from sagelet_engine.runtimes.slurm import script as slurm_script
 from sagelet_engine.runtimes.slurm.commands import Slurm, SlurmJob
@@ -180,10 +180,10 @@ class SlurmQueue:
 def status_of(job: SlurmJob) -> AllocationStatus:
     started_ms = None if job.start is None else job.start * 1000
     if job.state in WAITING:
-        return AllocationStatus(Place.QUEUED, job.reason)
+        return AllocationStatus(AllocationState.QUEUED, job.reason)
     if job.state in UNDER_WAY:
-        return AllocationStatus(Place.GRANTED, f"job {job.number} on {job.nodes}", started_ms)
-    return AllocationStatus(Place.OVER, f"job {job.number}: {job.state}", started_ms)
+        return AllocationStatus(AllocationState.GRANTED, f"job {job.number} on {job.nodes}", started_ms)
+    return AllocationStatus(AllocationState.OVER, f"job {job.number}: {job.state}", started_ms)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from sagelet_engine.runtimes.slurm.rules import Placement
 MARK = "sagelet"
 SHIM = Path(__file__).with_name("shim.py")
 #: Seconds that nodes wait for the server to bring the job's data before they are given back.
-PATIENCE = 3600
+TIMEOUT_S = 3600
 #: How many times a second the script looks for `go.json`.
 LOOKS = 5
 #: Seconds added to the time limit. Slurm may signal a minute early, and sagelet itself ends the job while it runs.
@@ -94,7 +94,7 @@ def script(
         slurm_ends=files.SLURM_ENDS,
         controls=files.CONTROLS,
         go=files.GO,
-        patience=PATIENCE * LOOKS,
+        patience=TIMEOUT_S * LOOKS,
         pause=1 / LOOKS,
         shim=shlex.join(shim),
     )

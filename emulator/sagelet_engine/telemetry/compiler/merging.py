@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from sagelet_engine.telemetry.compiler.worker import (
     BatchShape,
     Cache,
+    CallSite,
     Collectives,
     Devices,
     Figures,
     Graph,
     Memory,
     Optimizer,
-    Place,
     StepSeconds,
     Transfer,
     Transfers,
@@ -104,8 +104,8 @@ def _graph(values: list[Graph]) -> Graph:
     )
 
 
-def _places(values: Iterable[tuple[Place, ...]]) -> tuple[Place, ...]:
-    found: dict[Place, Place] = {}
+def _places(values: Iterable[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
+    found: dict[CallSite, CallSite] = {}
     for places in values:
         for one in places:
             where = replace(one, count=0, seconds=0.0)

@@ -78,7 +78,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Place:
+class CallSite:
     """Calls of one kind from one line of the user's script."""
 
     #: `item`, `__repr__`, `torch.save`, ...
@@ -106,7 +106,7 @@ class Devices:
     #: Parameters on an XLA device.
     xla_params: int = 0
     #: Where the script asked for a CUDA device.
-    cuda_requests: tuple[Place, ...] = ()
+    cuda_requests: tuple[CallSite, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class Figures:
     memory: Memory = Memory()
     fallbacks: dict[str, int] = field(default_factory=dict)
     graph: Graph = field(default_factory=Graph)
-    evaluations: tuple[Place, ...] = ()
-    saves: tuple[Place, ...] = ()
+    evaluations: tuple[CallSite, ...] = ()
+    saves: tuple[CallSite, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
     devices: Devices = Devices()
     collectives: Collectives = Collectives()
@@ -206,5 +206,8 @@ class WorkerReport(Figures):
     last_step_ms: int = 0
     #: Since when it compiles, in ms since the epoch. 0 if it does not.
     compiling_since_ms: int = 0
+    #: Seconds that its threads ran, and that they were ready to run and had no CPU. 0 if the kernel does not count.
+    cpu_seconds: float = 0.0
+    cpu_wait_seconds: float = 0.0
     #: All steps, in a bounded number of spans.
     timeline: tuple[Span, ...] = ()

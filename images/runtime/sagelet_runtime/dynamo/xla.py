@@ -51,12 +51,12 @@ _extracting = _Extracting()
 
 
 def is_extracting() -> bool:
-    """True while torch_xla makes a program of a traced graph. It then syncs, which ends no step of the script."""
+    """True while torch_xla compiles a traced graph. Its sync meanwhile is not the end of a training step."""
     return _extracting.now
 
 
 def backend(graph: Any, inputs: Any) -> Any:
-    """Compiles a graph of Dynamo's, and later its backward pass. It is a backend of torch.compile."""
+    """The torch.compile backend. Compiles a graph from Dynamo, and later its backward pass."""
     from torch._dynamo.backends.common import aot_autograd
 
     return aot_autograd(fw_compiler=_compiled)(graph, inputs)

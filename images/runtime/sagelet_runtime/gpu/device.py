@@ -15,7 +15,7 @@ from sagelet_runtime.gpu import trial
 POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
 
 
-#: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's own, `plugin` is today's (gpu/plugin.py).
+#: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's, `plugin` a PJRT plugin's (gpu/plugin.py).
 CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "builtin"
 
 

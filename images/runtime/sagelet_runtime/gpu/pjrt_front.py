@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("pjrt_front.c")
 BUILT_IN = SOURCE.with_name("libpjrt_front.so")
 COMPILERS = ("cc", "gcc", "clang")
 #: Seconds for the compiler.
-PATIENCE = 60
+TIMEOUT_S = 60
 
 
 class FrontUnavailable(Exception):
@@ -62,7 +62,7 @@ def build(target: Path) -> None:
     draft = target.with_name(f"{target.name}.{os.getpid()}")
     command = [compiler, "-std=gnu11", "-O2", "-shared", "-fPIC", "-o", str(draft), str(SOURCE), "-ldl", "-lpthread"]
     try:
-        made = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        made = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FrontUnavailable(f"{compiler} fails: {error}") from error
     if made.returncode != 0:

@@ -20,7 +20,7 @@ from sagelet_runtime.base.variables import on_cpu
 from sagelet_runtime.gpu import pjrt_api
 
 #: Seconds for a trial. They allow for a first CUDA context and first compilations on a slow disk.
-PATIENCE = 240
+TIMEOUT_S = 240
 SECONDS = "SAGELET_GPU_PROBE_SECONDS"
 STAGE = "sagelet-probe: "
 STAGES = {
@@ -51,9 +51,9 @@ class Result:
 def probe(environ: Mapping[str, str]) -> Result:
     """Tries the plugin of these variables."""
     try:
-        patience = float(environ.get(SECONDS, PATIENCE))
+        patience = float(environ.get(SECONDS, TIMEOUT_S))
     except ValueError:
-        patience = PATIENCE
+        patience = TIMEOUT_S
     child = {name: value for name, value in environ.items() if name not in WORLD}
     child["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), environ.get("PYTHONPATH", "")]))
     # The trial writes no cache entries, because its programs are of no use to a job.

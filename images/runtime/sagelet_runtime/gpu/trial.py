@@ -33,7 +33,7 @@ FAILED_FOR = 3600
 #: Bytes of a verdict, at most.
 LIMIT = 4096
 #: Seconds that the driver's tool may take.
-PATIENCE = 30
+TIMEOUT_S = 30
 #: Variables with these names or beginnings may decide whether a plugin works.
 DECIDING = ("CUDA_", "JAX_", "LD_", "NVIDIA_", "PJRT_", "PYTHONPATH", "TF_", "XLA_", probe.SECONDS, gpu.NAME)
 #: Variables that differ from job to job, and those whose meaning is in the key already.
@@ -144,7 +144,7 @@ def _gpus(environ: Mapping[str, str]) -> Sequence[str] | None:
         return None
     command = [tool, "--query-gpu=uuid,name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+        said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     rows = [[cell.strip() for cell in row] for row in csv.reader(said.splitlines())]

@@ -18,7 +18,7 @@ RENAMED = {"logging_dir": "project_dir"}
 
 
 def translated(given: Mapping[str, Any], known: Iterable[str], configuration: Callable[..., Any] | None) -> Arguments:
-    """Returns arguments of `Accelerator` under today's names.
+    """Returns arguments of `Accelerator` under their current names.
 
     `configuration`: the class DataLoaderConfiguration, or None in a release without it.
     """
@@ -55,7 +55,7 @@ def install(module: Any) -> None:
 
 
 def install_types(module: Any) -> None:
-    """Patches accelerate.utils.dataclasses: today's XLA was called TPU."""
+    """Patches accelerate.utils.dataclasses: what is XLA now was called TPU."""
     kind = module.DistributedType
     if not hasattr(kind, "TPU") and hasattr(kind, "XLA"):
         kind.TPU = kind.XLA

@@ -32,7 +32,7 @@ _MARK = "_sagelet_takes_old_names"
 
 
 def new_name(name: str, known: Iterable[str]) -> str | None:
-    """Returns today's name of the argument `name`, or None if it is dropped.
+    """Returns the current name of the argument `name`, or None if it is dropped.
 
     Returns `name` itself if `known` has it, or if no list here has it.
     """
@@ -47,7 +47,7 @@ def new_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def new_value(name: str, value: Any) -> Any:
-    """Returns `value` of the argument `name` in today's spelling."""
+    """Returns `value` of the argument `name` in its current spelling."""
     text = getattr(value, "value", value)
     if not isinstance(text, str) or text in _accepted.get(name, ()):
         return value
@@ -55,7 +55,7 @@ def new_value(name: str, value: Any) -> Any:
 
 
 def translated(given: Mapping[str, Any], known: Iterable[str]) -> Arguments:
-    """Returns keyword arguments with today's names and values. An argument given under both names still fails."""
+    """Returns keyword arguments with their current names and values. An argument given under both names still fails."""
     known = set(known)
     found: Arguments = {}
     for name, value in given.items():

@@ -16,7 +16,7 @@ _LOADERS = ("load_dataset", "load_dataset_builder")
 
 
 def translated(given: Mapping[str, Any]) -> Arguments:
-    """Returns arguments of load_dataset under today's names."""
+    """Returns arguments of load_dataset under their current names."""
     found = {name: value for name, value in given.items() if name not in _DROPPED}
     if given.get("use_auth_token") is not None:
         found.setdefault("token", given["use_auth_token"])

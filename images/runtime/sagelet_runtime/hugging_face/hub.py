@@ -1,13 +1,13 @@
 """Brings Hugging Face clients of 2021 and 2022 to the hub that HF_ENDPOINT names.
 
-Today's clients find it by themselves and need no patch, except for the log line about a miss.
+Current clients read HF_ENDPOINT themselves. For them only the log line about a missing repository is added.
 
 - transformers before 4.18 and huggingface_hub before 0.6 have the Hub's address in a constant.
 - datasets of 2021 looks on GitHub for a name without an organisation. datasets before 2.14 knows configurations only
   from scripts, so `load_dataset("glue", "sst2")` takes all files of a data set without a script. Both get the files
   that the data set's card lists for the configuration, and the matching reader of `datasets`.
 - If something is missing, the log names the command that adds it. Clients before huggingface_hub 0.10 do not show the
-  hub's answer. Libraries on top of today's clients (datasets, transformers) raise errors that point to the real Hub.
+  hub's answer. Libraries on top of current clients (datasets, transformers) raise errors that point to the real Hub.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _configuration(root: str, files: list[str], name: str | None) -> dict[str, l
     try:
         told = _told(yaml.safe_load(text[3:].split("\n---", 1)[0]), name)
     except (yaml.YAMLError, AttributeError, KeyError, TypeError):
-        return None  # Today's `datasets` would not accept this card either.
+        return None  # The current `datasets` would not accept this card either.
     found = {split: _matching(patterns, files) for split, patterns in told.items()}
     readable = all(os.path.splitext(one)[1] in _READERS for several in found.values() for one in several)
     return found if found and readable and all(found.values()) else None

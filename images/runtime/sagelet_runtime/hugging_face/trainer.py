@@ -1,6 +1,6 @@
 """Makes subclasses of Trainer work whose methods have old signatures.
 
-Today's Trainer passes `num_items_in_batch` to training_step and compute_loss, and `start_time` to log.
+The current Trainer passes `num_items_in_batch` to training_step and compute_loss, and `start_time` to log.
 """
 
 import functools

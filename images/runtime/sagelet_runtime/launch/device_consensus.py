@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.collectives.layout import JOB_ID
 from sagelet_runtime.gpu.device import DeviceChoice
-from sagelet_runtime.gpu.probe import PATIENCE
+from sagelet_runtime.gpu.probe import TIMEOUT_S
 
 #: The number of GPUs of all hosts of the job, set by the engine. With 0, hosts cannot differ.
 JOB_GPUS = "SAGELET_JOB_GPUS"
 #: Seconds in which all hosts must come up and try their GPUs.
-SECONDS = PATIENCE + 360.0
+SECONDS = TIMEOUT_S + 360.0
 #: Seconds between two attempts to reach the first host, and seconds for one exchange with it.
 _PAUSE, _EXCHANGE = 0.2, 10.0
 #: Bytes of one message, at most.

@@ -44,7 +44,7 @@ class Batches:
         return wait
 
     def ahead(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps the function of a thread that loads ahead."""
+        """Wraps a prefetching thread's function: batches that it loads do not count as waiting."""
 
         @untraced
         def load(*args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting.collectives import Exchanges
+from sagelet_runtime.reporting.crowding import cpu_times
 from sagelet_runtime.reporting.places import Places
 from sagelet_runtime.reporting.steps import Steps
 from sagelet_runtime.reporting.timeline import Busy, Timeline
@@ -78,6 +79,7 @@ class Recorder:
         first_ms = self.steps.first_ended_ms
         return {
             **self.steps.document(),
+            **cpu_times(),
             "timeline": self.steps.timeline.document(self.started_ms),
             "time_to_first_step_seconds": (first_ms - self.started_ms) / 1000 if first_ms else 0.0,
             "batch_shapes": [{"shape": list(shape), "count": count} for shape, count in shapes],

@@ -19,7 +19,7 @@ DIRECTORY = "SAGELET_REPORT_DIR"
 #: Seconds between two writes. A process that a signal ends leaves its last one.
 EVERY = 1.0
 #: Seconds, at most, that a process waits at its end for its own writing thread.
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 
 #: The report, JSON-ready, or None if there is nothing to report yet.
 Compose = Callable[[], Optional[JsonObject]]
@@ -61,7 +61,7 @@ class Writer:
         recorder = self._recorder
         if recorder.inherited or recorder.pid != os.getpid():
             return
-        if not self._guard.acquire(timeout=PATIENCE):
+        if not self._guard.acquire(timeout=TIMEOUT_S):
             return
         try:
             self._written = time.monotonic()

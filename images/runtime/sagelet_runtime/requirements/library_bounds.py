@@ -58,7 +58,7 @@ def chosen_by(file: Path) -> bool:
 
 
 def _texts(file: Path, read: set[Path]) -> Iterator[str]:
-    """Yields the texts of a requirements file and of those that it includes. pip itself reports one that is missing."""
+    """Yields the texts of a requirements file and of those that it includes. Skips missing ones: pip reports them."""
     if file in read or not file.is_file():
         return
     read.add(file)

@@ -72,7 +72,7 @@ def meeting_save(original: Callable[..., None], environ: Mapping[str, str]) -> C
     """Returns an xm.save that waits until all workers have saved, if the one in the job's image did so.
 
     Scripts for that torch_xla read the file right after it. A call from an installed library does not wait: the library
-    is made for today's torch_xla and may call xm.save in one worker only.
+    is made for the current torch_xla and may call xm.save in one worker only.
     """
     if not waits_for_all(environ):
         return original

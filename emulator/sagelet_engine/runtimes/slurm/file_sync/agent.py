@@ -9,7 +9,7 @@ the agent sends what is due when the server is back.
 
 HOST `allocation` stands for the allocation's script: its files are the allocation's, which it has before any batch.
 
-The job may write to these files, so no link is followed when they are read or unpacked (`nofollow.py`, `members.py`).
+The job may write to these files. So no link is followed at reading and unpacking (`nofollow.py`, `extraction.py`).
 """
 
 import base64
@@ -35,7 +35,7 @@ sys.path.append(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 )
 
-from sagelet_engine.base import members, nofollow, packing
+from sagelet_engine.base import extraction, nofollow, packing
 from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, batch_name
 from sagelet_engine.runtimes.slurm.file_sync.batches import (
     DELETED,
@@ -54,7 +54,7 @@ TICKET = "SAGELET_TICKET"
 #: Seconds between two looks at the files and at what the server has sent.
 INTERVAL = 1.0
 #: Seconds that an ended host waits for a server that is away, unless Slurm's own limit is shorter.
-LAST_PATIENCE = 3600
+LAST_TIMEOUT_S = 3600
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 Mark = tuple[int, int]
@@ -83,7 +83,7 @@ class FileSyncAgent:
         while (answer := self._batches.get(batch_name(DOWN, self._received + 1))) is not None:
             try:
                 with answer:
-                    members.extract(members.Reader(answer), Path(self._root), divert=self._take)
+                    extraction.extract(extraction.Reader(answer), Path(self._root), divert=self._take)
                     # Raises if the answer was cut between two members.
                     answer.read()
             except (OSError, tarfile.TarError, http.client.HTTPException) as error:
@@ -91,8 +91,8 @@ class FileSyncAgent:
             self._received += 1
             self._known.update({name: mark for name, mark in self._look() if name not in self._known})
 
-    def _take(self, parts: members.Parts, _member: tarfile.TarInfo, content: "BinaryIO | None") -> bool:
-        """See `members.Divert`."""
+    def _take(self, parts: extraction.Parts, _member: tarfile.TarInfo, content: "BinaryIO | None") -> bool:
+        """See `extraction.Divert`."""
         if parts != (MANIFEST,) or content is None:
             return False
         self.manifest = Manifest(**nofollow.parsed(content.read(MOST_WORD + 1), MOST_WORD))
@@ -177,7 +177,7 @@ class FileSyncAgent:
         for name, status, target in _entries(base, above):
             parts = (*above, name)
             # The server's readers refuse a longer name, too.
-            if not manifest.carries(parts) or len(os.fsencode("/".join(parts))) > members.MOST_NAME:
+            if not manifest.carries(parts) or len(os.fsencode("/".join(parts))) > extraction.MOST_NAME:
                 continue
             if stat.S_ISREG(status.st_mode):
                 yield "/".join(parts), _mark(status)
@@ -245,7 +245,7 @@ def _run(agent: FileSyncAgent, command: list[str]) -> int:
             _patiently(work)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(INTERVAL)
-    deadline = time.monotonic() + LAST_PATIENCE
+    deadline = time.monotonic() + LAST_TIMEOUT_S
     while not _patiently(lambda: agent.send(last=True)) and time.monotonic() < deadline:
         time.sleep(INTERVAL)
     code = child.returncode

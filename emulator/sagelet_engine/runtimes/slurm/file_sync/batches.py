@@ -38,7 +38,7 @@ class Manifest:
     links: str = ""
 
     def carries(self, parts: tuple[str, ...]) -> bool:
-        """True if a name is below `parts` and not in `kept`."""
+        """True if a batch contains this path: it is below one of `self.parts` and not in or below `self.kept`."""
         return any(_below(part, parts) for part in self.parts) and not any(
             _below(kept, parts) or kept == "/".join(parts) for kept in self.kept
         )

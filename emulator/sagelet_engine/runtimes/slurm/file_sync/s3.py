@@ -13,7 +13,7 @@ from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
 #: Seconds that the endpoint may be silent.
-PATIENCE = 60
+TIMEOUT_S = 60
 _CHUNK = 1024 * 1024
 
 
@@ -95,9 +95,9 @@ class Batches:
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._where.hostname or "", self._where.port
         if self._where.scheme != "https":
-            return http.client.HTTPConnection(host, port, timeout=PATIENCE)
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
         context = ssl.create_default_context(cadata=self._ticket.authority or None)
-        return http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
 
     def _check(self, answer: http.client.HTTPResponse) -> None:
         if answer.status < 300:

@@ -1,7 +1,7 @@
 """Unpacks a batch from a node. Anybody with the job's credentials may have made the batch.
 
-`base/members.py` unpacks the host's tree (`Manifest.parts`), as it does every archive. The files that the server itself
-reads (output, names that are gone, words) are never unpacked: they are checked and written whole.
+`base/extraction.py` unpacks the host's tree (`Manifest.parts`), as it does every archive. The files that the server
+itself reads (output, names that are gone, words) are never unpacked: they are checked and written whole.
 """
 
 import json
@@ -10,8 +10,8 @@ import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.base import json_files, members, nofollow
-from sagelet_engine.base.members import Parts
+from sagelet_engine.base import extraction, json_files, nofollow
+from sagelet_engine.base.extraction import Parts
 from sagelet_engine.base.volume import room
 from sagelet_engine.runtimes.node import host_end
 from sagelet_engine.runtimes.slurm.file_sync.batches import (
@@ -37,8 +37,8 @@ def unpack(archive: Path, data: Path, manifest: Manifest) -> None:
     delivery = _Delivery(base, manifest)
     try:
         with archive.open("rb") as packed:
-            members.extract(members.Reader(packed), base, room(data).for_jobs, delivery.take)
-    except members.TooLarge as error:
+            extraction.extract(extraction.Reader(packed), base, room(data).for_jobs, delivery.take)
+    except extraction.TooLarge as error:
         raise BadBatch(f"{error}: that is what the disk of the data directory has left") from error
     except tarfile.TarError as error:
         raise BadBatch(str(error)) from error
@@ -52,7 +52,7 @@ class _Delivery:
         self._manifest = manifest
 
     def take(self, parts: Parts, member: tarfile.TarInfo, content: BinaryIO | None) -> bool:
-        """See `members.Divert`. Raises BadBatch."""
+        """See `extraction.Divert`. Raises BadBatch."""
         name, manifest = "/".join(parts), self._manifest
         if name == OUTPUT_PART:
             self._append_output(member, _whole(name, content, MOST_OUTPUT))
@@ -97,7 +97,7 @@ class _Delivery:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BadBatch(f"{DELETED} is not a list of names")
         for name in sorted(names, reverse=True):
-            parts = members.parts_of(name)
+            parts = extraction.parts_of(name)
             if self._manifest.carries(parts):
                 nofollow.remove(self._base, parts)
 

@@ -1,10 +1,10 @@
-"""A place in a user's source."""
+"""A line of a user's source: where a finding points."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of the user's source. `file` is relative to the source directory."""
 
     file: str

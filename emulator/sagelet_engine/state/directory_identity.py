@@ -19,7 +19,7 @@ _MASK, _BORN, _SIZE = 0, 80, 512
 
 
 @dataclass(frozen=True)
-class Place:
+class DirectoryIdentity:
     """The path of a directory, and its identity for the kernel."""
 
     path: str
@@ -31,12 +31,12 @@ class Place:
     born_ns: int | None
 
     @classmethod
-    def of(cls, directory: Path) -> "Place":
-        """Returns the place of a directory. Raises OSError."""
+    def of(cls, directory: Path) -> "DirectoryIdentity":
+        """Returns the identity of a directory. Raises OSError."""
         status = os.stat(directory)
         return cls(os.path.realpath(directory), status.st_ino, status.st_dev, _boot(), birth_ns(directory))
 
-    def is_of_same(self, other: "Place") -> bool:
+    def is_of_same(self, other: "DirectoryIdentity") -> bool:
         """True if both are of one directory, moved or not."""
         if self.inode != other.inode:
             return False

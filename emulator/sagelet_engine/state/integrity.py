@@ -30,11 +30,11 @@ def damage(data: Path) -> dict[str, list[str]]:
     return found
 
 
-class Soundness(threading.Thread):
+class IntegrityCheck(threading.Thread):
     """Reads the databases of a running server from time to time, and remembers the result."""
 
     def __init__(self, data: Path, closing: threading.Event) -> None:
-        super().__init__(name="soundness", daemon=True)
+        super().__init__(name="integrity", daemon=True)
         self._data = data
         self._closing = closing
         #: The databases that a server has opened before this is made.

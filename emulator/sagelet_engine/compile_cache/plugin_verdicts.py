@@ -50,7 +50,7 @@ def take_back(store: CacheStore, account: str, image: str, opt_ml: Path, inner: 
 
 
 def lay_out(store: CacheStore, account: str, image: str, place: Path) -> None:
-    """Writes copies of an account's verdicts for an image into `place`, which no host has seen yet."""
+    """Copies an account's verdicts for an image into the directory `place`, before any host uses it."""
     for entry in sorted(store.directory(account, image).glob(f"*{SUFFIX}")):
         if _NAME.fullmatch(entry.name) and (body := store.body(account, image, entry.name)) is not None:
             copy = place / entry.name

@@ -1,0 +1,193 @@
+"""Lambda: moto keeps the functions, and the engine runs them.
+
+`LambdaRequests` stands before moto. Objects are sagelet's and not moto's, so it puts the code of S3 into the request.
+"""
+
+import base64
+import json
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from sagelet_api.auth.permissions import TRAINING_POLICY_TEXT
+from sagelet_api.protocol import sts_sessions
+from sagelet_api.protocol.aws_errors import AwsError, InternalFailure
+from sagelet_api.protocol.calls import CALL, Call, Environ, StartResponse, WsgiApp, read_body, rewind
+from sagelet_api.protocol.operations import MAX_BODY
+from sagelet_api.protocol.replies import Reply, error_reply, send
+from sagelet_api.protocol.sts_sessions import StsSession
+from sagelet_api.services.moto.functions import MotoFunctions
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, Outcome
+from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+#: Bytes of a package in S3, at most.
+_MOST_CODE = 262_144_000
+
+
+class LambdaFunctions:
+    """The engine's port `Functions`."""
+
+    def __init__(self, moto: MotoFunctions, keys: Callable[[], KeyPair], enforce_iam: bool) -> None:
+        self._moto = moto
+        self._keys = keys
+        self._enforce = enforce_iam
+
+    def get(self, account: str, region: str, arn: str) -> Function:
+        return self._moto.get(account, region, arn)
+
+    def credentials(self, account: str, region: str, role: str, name: str, seconds: int) -> Mapping[str, str]:  # noqa: ARG002
+        """Returns a session of the role. As a job, the function may do what its role's policies allow or, without
+        --enforce-iam, what every job may.
+        """
+        role_name = role.rpartition("/")[2]
+        session = StsSession(
+            account,
+            f"arn:aws:sts::{account}:assumed-role/{role_name}/{name}",
+            f"AROASAGELET:{name}",
+            role,
+            int((time.time() + seconds) * 1000),
+            policies=None if self._enforce else (TRAINING_POLICY_TEXT,),
+        )
+        key = sts_sessions.give_out(self._keys(), session)
+        return {
+            "AWS_ACCESS_KEY_ID": key.access_key,
+            "AWS_SECRET_ACCESS_KEY": key.secret,
+            "AWS_SESSION_TOKEN": key.token,
+        }
+
+    def keep_log(self, account: str, region: str, group: str, stream: str, lines: list[tuple[int, str]]) -> None:
+        self._moto.keep_log(account, region, group, stream, lines)
+
+
+class ResourceNotFound(AwsError):
+    code = "ResourceNotFoundException"
+    status = 404
+
+
+class InvalidParameterValue(AwsError):
+    code = "InvalidParameterValueException"
+    status = 400
+
+
+class InvalidRequestContent(AwsError):
+    code = "InvalidRequestContentException"
+    status = 400
+
+
+#: Runs a function by account, region, ARN or name, and event. Raises FunctionRefused, RuntimeUnavailable.
+Invoke = Callable[[str, str, str, str], Outcome]
+#: True if Lambda may assume a role of an account.
+RoleCheck = Callable[[str, str], bool]
+
+
+class LambdaRequests:
+    """A WSGI application: `others` (moto), with the requests of Lambda that are not moto's alone."""
+
+    def __init__(self, others: WsgiApp, invoke: Invoke, objects: ObjectStore, may_run_as: RoleCheck | None) -> None:
+        """`may_run_as`: None without --enforce-iam, when a function may have any role."""
+        self._others = others
+        self._invoke = invoke
+        self._objects = objects
+        self._may_run_as = may_run_as
+
+    def __call__(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        call: Call = environ[CALL]
+        if call.service != "lambda" or not call.routed:
+            return self._others(environ, start)
+        try:
+            if call.operation == "Invoke":
+                return self._answer(call, environ, start)
+            if call.operation in ("CreateFunction", "UpdateFunctionCode"):
+                self._prepare(call, environ)
+        except AwsError as error:
+            return send(call, error_reply(call, error), start)
+        return self._others(environ, start)
+
+    def _answer(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        name = unquote(call.path.split("/")[3])
+        qualifier = call.query.get("Qualifier")
+        event = _event(read_body(environ, MAX_BODY))
+        kind = call.headers.get("x-amz-invocation-type", "RequestResponse")
+        arn = f"{name}:{qualifier}" if qualifier and name.rpartition(":")[2] != qualifier else name
+        if kind == "DryRun":
+            return send(call, Reply(204, b""), start)
+        if kind == "Event":
+            work = (call.account, call.region, arn, event)
+            threading.Thread(target=self._invoke_quietly, args=work, name="invoke", daemon=True).start()
+            return send(call, Reply(202, b""), start)
+        try:
+            outcome = self._invoke(call.account, call.region, arn, event)
+        except FunctionRefused as error:
+            raise _refusal(error) from error
+        except RuntimeUnavailable as error:
+            raise InternalFailure(str(error)) from error
+        headers = {"Content-Type": "application/json", "x-amzn-RequestId": call.request_id}
+        if outcome.payload is not None:
+            return send(call, Reply(200, outcome.payload.encode(), headers), start)
+        failed = {"errorMessage": outcome.message, "errorType": outcome.error}
+        if outcome.timed_out:
+            failed = {"errorMessage": f"{call.request_id} Task timed out"}
+        body = json.dumps(failed).encode()
+        return send(call, Reply(200, body, {**headers, "X-Amz-Function-Error": "Unhandled"}), start)
+
+    def _invoke_quietly(self, account: str, region: str, arn: str, event: str) -> None:
+        try:
+            self._invoke(account, region, arn, event)
+        except (FunctionRefused, RuntimeUnavailable) as error:
+            _log.warning("the function %s was not invoked: %s", arn, error)
+
+    def _prepare(self, call: Call, environ: Environ) -> None:
+        """Puts the code of S3 into a request, and checks the role."""
+        body = read_body(environ, MAX_BODY)
+        rewind(environ, body)
+        try:
+            given = json.loads(body)
+        except ValueError:
+            return  # moto answers with AWS's error.
+        code = given.get("Code") if call.operation == "CreateFunction" else given
+        if not isinstance(given, dict) or not isinstance(code, dict):
+            return
+        role = given.get("Role")
+        if self._may_run_as is not None and isinstance(role, str) and not self._may_run_as(call.account, role):
+            raise InvalidParameterValue("The role defined for the function cannot be assumed by Lambda.")
+        bucket, key = code.pop("S3Bucket", None), code.pop("S3Key", None)
+        if isinstance(bucket, str) and isinstance(key, str):
+            code["ZipFile"] = base64.b64encode(self._read(call, bucket, key)).decode()
+            rewind(environ, json.dumps(given).encode())
+
+    def _read(self, call: Call, bucket: str, key: str) -> bytes:
+        if call.permit is not None:
+            call.permit("s3:GetObject", f"arn:aws:s3:::{bucket}/{key}")
+        with tempfile.TemporaryDirectory(prefix="sagelet-") as directory:
+            file = Path(directory) / "code"
+            try:
+                self._objects.link(call.account, call.region, bucket, key, file)
+            except (ObjectNotFound, ObjectDamaged) as error:
+                raise InvalidParameterValue(
+                    f"Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: {error}"
+                ) from error
+            if file.stat().st_size > _MOST_CODE:
+                raise InvalidParameterValue(f"s3://{bucket}/{key} has more than {_MOST_CODE} bytes")
+            return file.read_bytes()
+
+
+def _event(body: bytes) -> str:
+    """Returns the event of an Invoke. Without a payload it is an empty object, as on AWS."""
+    text = body.decode("utf-8", "replace").strip() or "{}"
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestContent(f"Could not parse request body into json: {error}") from error
+    return text
+
+
+def _refusal(error: FunctionRefused) -> AwsError:
+    return (ResourceNotFound if isinstance(error, FunctionNotFound) else InvalidParameterValue)(str(error))

@@ -1,0 +1,316 @@
+"""Runs functions, each invocation as a host of its own by the runtime port.
+
+All that is known of an invocation is in its directory, and its host goes on without the server. So after a crash the
+next server finds it, and a repeated `begin` starts nothing twice. If the host was lost together with its machine, the
+function runs again: at least once, as on AWS.
+"""
+
+import json
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.base import json_files, nofollow
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavailable
+from sagelet_engine.data import removal
+from sagelet_engine.execution.ca_certificates import CA_FILE, write_authorities
+from sagelet_engine.functions import bootstrap
+from sagelet_engine.functions.package import unpack
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.model.functions import Function, FunctionRefused, Functions, Outcome, owner_of
+from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Observation, Runtime
+
+log = logging.getLogger(__name__)
+
+#: In the data directory.
+DIRECTORY = "functions"
+#: The file of an invocation that the function never sees.
+NOTE = "invocation.json"
+OPT_ML, RUN = "opt-ml", "run"
+#: Where the function finds its package and itself, in its /opt/ml.
+TASK, INPUT, OUTPUT = "task", "input", "output"
+#: Seconds that a function's process lives on after its time: it ends itself, unless it hangs in a library.
+GRACE_SECONDS = 60
+#: How often a function runs again whose host was lost. AWS tries an asynchronous invocation three times.
+MOST_RESTARTS = 2
+#: Lines of a function that go to CloudWatch Logs.
+MOST_LINES = 10_000
+#: Bytes of the file with the answer: the payload is a text of JSON in JSON.
+_MOST_ANSWER = 3 * bootstrap.LARGEST
+_MIB, _MIB_OF_A_CPU = 1024**2, 1769
+#: A session of a function's role lives longer than the function.
+_SESSION_SECONDS = 3600
+#: Exit code of SIGKILL.
+_KILLED = 137
+_POLL_SECONDS = 0.01
+
+
+class Invocations:
+    """An Invoker."""
+
+    def __init__(
+        self,
+        data: Path,
+        runtime: Runtime,
+        functions: Functions,
+        url: Callable[[str], str],
+        authority: Callable[[], Path | None],
+        clock: Clock,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """`url`: returns the endpoint's for hosts that know this machine by a name. `clock`: the runtime's. `waits`:
+        `begin` returns after the end, for a server whose time is simulated.
+        """
+        self._root = data / DIRECTORY
+        self._runtime = runtime
+        self._functions = functions
+        self._url = url
+        self._authority = authority
+        self._clock = clock
+        self._waits = waits
+        self._guard = threading.Lock()
+        #: Invocations whose end was seen, and whose log was kept.
+        self._outcomes: dict[str, Outcome] = {}
+        #: Invocations that a request waits for.
+        self._waited: set[str] = set()
+
+    def begin(self, invocation: str, account: str, region: str, arn: str, event: str, most_seconds: int = 900) -> None:
+        if not self.has(invocation):
+            found = self._functions.get(account, region, arn)
+            limited = replace(found, timeout_seconds=min(found.timeout_seconds, most_seconds))
+            self._prepare(invocation, account, region, limited, event)
+        self._launch(invocation)
+        if self._waits:
+            self._wait(invocation)
+
+    def invoke(self, account: str, region: str, arn: str, event: str) -> Outcome:
+        """Runs a function and waits for its end. Raises FunctionRefused, RuntimeUnavailable."""
+        invocation = f"function-invoke{uuid.uuid4().hex}-0"
+        with self._guard:
+            self._waited.add(invocation)
+        try:
+            self.begin(invocation, account, region, arn, event)
+            return self._wait(invocation)
+        finally:
+            self.forget(invocation)
+            with self._guard:
+                self._waited.discard(invocation)
+
+    def has(self, invocation: str) -> bool:
+        return (self._root / invocation / NOTE).exists()
+
+    def is_waited_for(self, invocation: str) -> bool:
+        """True while a request waits for the invocation. It ends with the request."""
+        with self._guard:
+            return invocation in self._waited
+
+    def look(self, invocation: str) -> Outcome | None:
+        if (known := self._outcomes.get(invocation)) is not None:
+            return known
+        note = json_files.read_json(self._root / invocation / NOTE)
+        if note is None:
+            return Outcome(error="Fault", message="the files of the invocation are gone", fault=True)
+        handles = self._runtime.find(invocation)
+        if not handles:
+            self._launch(invocation)
+            return None
+        seen = self._runtime.observe(handles[0])
+        if seen.running:
+            if self._seconds_of(handles[0]) > bootstrap.INIT_SECONDS + note["timeout_seconds"] + GRACE_SECONDS:
+                self._runtime.stop(handles[0], force=True)
+            return None
+        outcome = self._outcome(invocation, note, handles[0], seen)
+        if outcome.fault and note["restarts"] < MOST_RESTARTS:
+            self._start_again(invocation, note, outcome)
+            return None
+        self._keep_log(note, handles[0])
+        self._outcomes[invocation] = outcome
+        return outcome
+
+    def forget(self, invocation: str) -> None:
+        self._runtime.reap(invocation)
+        removal.remove_tree(self._root / invocation)
+        self._outcomes.pop(invocation, None)
+
+    def sweep(self, owners: Collection[str]) -> None:
+        """Forgets what an earlier server left, except the invocations of these owners. Raises RuntimeUnavailable."""
+        for place in [*self._root.iterdir()] if self._root.is_dir() else ():
+            if place.name.startswith("."):
+                removal.remove_tree(place)
+            elif owner_of(place.name) not in owners and not self.is_waited_for(place.name):
+                self.forget(place.name)
+
+    # --- inner ------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, invocation: str, account: str, region: str, function: Function, event: str) -> None:
+        """Makes the directory of an invocation, whole or not at all."""
+        made = self._root / f".{invocation}"
+        removal.remove_tree(made)
+        opt_ml = made / OPT_ML
+        try:
+            made.mkdir(parents=True, mode=0o700)
+            unpack(function.code, opt_ml / TASK)
+            (opt_ml / INPUT).mkdir()
+            (opt_ml / OUTPUT).mkdir()
+            shutil.copyfile(bootstrap.__file__, opt_ml / INPUT / "bootstrap.py")
+            write_authorities(self._authority(), opt_ml / INPUT)
+            (opt_ml / INPUT / "event.json").write_text(event)
+            note = {**_described(function), "account": account, "region": region, "request_id": str(uuid.uuid4())}
+            (opt_ml / INPUT / "invocation.json").write_text(json.dumps(note))
+            more = {"environment": dict(function.environment), "role": function.role, "restarts": 0}
+            json_files.write_json(made / NOTE, {**note, **more})
+            made.rename(self._root / invocation)
+        except OSError as error:
+            removal.remove_tree(made)
+            raise RuntimeUnavailable(f"the files of function {function.name} could not be written: {error}") from error
+
+    def _launch(self, invocation: str) -> None:
+        home = self._root / invocation
+        note = json_files.read_json(home / NOTE)
+        if note is None:
+            raise RuntimeUnavailable("the files of the invocation are gone")
+        host = HostPlan(
+            "function",
+            home / OPT_ML,
+            home / RUN,
+            read_only=(TASK, INPUT),
+            vcpus=max(1, note["memory_mib"] // _MIB_OF_A_CPU),
+            memory_bytes=note["memory_mib"] * _MIB,
+        )
+        plan = LaunchPlan(
+            job_id=invocation,
+            job_name=note["name"],
+            image=training_image(),
+            hosts=(host,),
+            entrypoint=("python3", f"/opt/ml/{INPUT}/bootstrap.py"),
+            arguments=(),
+            environment=self._environment(note),
+        )
+        try:
+            self._runtime.launch(plan)
+        except ClientFault as error:
+            raise FunctionRefused(str(error)) from error
+
+    def _environment(self, note: dict[str, Any]) -> dict[str, str]:
+        """Returns the variables of Lambda's own environment, then the function's."""
+        account, region = note["account"], note["region"]
+        url = self._url(self._runtime.endpoint_host)
+        seconds = _SESSION_SECONDS + note["timeout_seconds"]
+        session = self._functions.credentials(account, region, note["role"], note["name"], seconds)
+        return {
+            "AWS_REGION": region,
+            "AWS_DEFAULT_REGION": region,
+            **session,
+            **({"AWS_CA_BUNDLE": f"/opt/ml/{INPUT}/{CA_FILE}"} if self._authority() is not None else {}),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": url,
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{note['runtime']}",
+            "AWS_LAMBDA_FUNCTION_NAME": note["name"],
+            "AWS_LAMBDA_FUNCTION_VERSION": note["version"],
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(note["memory_mib"]),
+            "AWS_LAMBDA_LOG_GROUP_NAME": note["log_group"],
+            "AWS_LAMBDA_LOG_STREAM_NAME": note["log_stream"],
+            "LAMBDA_TASK_ROOT": f"/opt/ml/{TASK}",
+            "_HANDLER": note["handler"],
+            **note["environment"],
+        }
+
+    def _wait(self, invocation: str) -> Outcome:
+        while (outcome := self.look(invocation)) is None:
+            time.sleep(_POLL_SECONDS)
+        return outcome
+
+    def _outcome(self, invocation: str, note: dict[str, Any], handle: Handle, seen: Observation) -> Outcome:
+        try:
+            found = nofollow.read_json(self._root / invocation / OPT_ML, f"{OUTPUT}/answer.json", _MOST_ANSWER)
+        except ValueError as error:
+            return Outcome(error="Runtime.MarshalError", message=f"the function's answer cannot be read: {error}")
+        answer = _answered(found)
+        if answer is not None:
+            return answer
+        if seen.exit_code is None:
+            return Outcome(error="Fault", message=seen.error or "the function's process was lost", fault=True)
+        if (
+            seen.exit_code == _KILLED
+            and self._seconds_of(handle, seen) > note["timeout_seconds"] + bootstrap.INIT_SECONDS
+        ):
+            return Outcome(timed_out=True)
+        if seen.out_of_memory:
+            return Outcome(
+                error="Runtime.OutOfMemory", message=f"it needs more than its {note['memory_mib']} MB of memory"
+            )
+        return Outcome(
+            error="Runtime.ExitError",
+            message=seen.error or f"Runtime exited with error: exit status {seen.exit_code}",
+        )
+
+    def _seconds_of(self, handle: Handle, seen: Observation | None = None) -> float:
+        """Returns for how long a host has run."""
+        end_ms = None if seen is None else seen.finished_ms
+        return ((self._clock.now_ms() if end_ms is None else end_ms) - handle.started_ms) / 1000
+
+    def _start_again(self, invocation: str, note: dict[str, Any], outcome: Outcome) -> None:
+        log.warning("function %s runs again: %s", note["name"], outcome.message)
+        home = self._root / invocation
+        # Counted first: a server that is killed meanwhile finds no host, and launches it.
+        json_files.write_json(home / NOTE, {**note, "restarts": note["restarts"] + 1})
+        self._runtime.reap(invocation)
+        removal.remove_tree(home / RUN)
+        self._launch(invocation)
+
+    def _keep_log(self, note: dict[str, Any], handle: Handle) -> None:
+        lines = [*_first_lines(self._runtime, handle)]
+        try:
+            self._functions.keep_log(note["account"], note["region"], note["log_group"], note["log_stream"], lines)
+        except Exception:
+            # moto's. The result of the function counts all the same.
+            log.exception("the log of function %s was not kept", note["name"])
+
+
+def _described(function: Function) -> dict[str, Any]:
+    stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{function.version}]{uuid.uuid4().hex}"
+    return {
+        "arn": function.arn,
+        "name": function.name,
+        "version": function.version,
+        "runtime": function.runtime,
+        "handler": function.handler,
+        "timeout_seconds": function.timeout_seconds,
+        "memory_mib": function.memory_mib,
+        "log_group": function.log_group,
+        "log_stream": stream,
+    }
+
+
+def _answered(found: Any) -> Outcome | None:
+    """Returns what the file of the bootstrap says. None if it says nothing: the function may have written it."""
+    if not isinstance(found, dict):
+        return None
+    if found.get("timed_out"):
+        return Outcome(timed_out=True)
+    if isinstance(found.get("payload"), str):
+        return Outcome(payload=found["payload"])
+    if isinstance(found.get("error"), str):
+        return Outcome(error=found["error"] or "Error", message=str(found.get("message", "")))
+    return None
+
+
+def _first_lines(runtime: Runtime, handle: Handle) -> Iterator[tuple[int, str]]:
+    count = 0
+    try:
+        for batch in runtime.lines(handle, None):
+            for line in batch:
+                yield line.time_ms, line.text
+                count += 1
+                if count == MOST_LINES:
+                    return
+    except (OutputTooLong, RuntimeUnavailable) as error:
+        log.warning("the end of a function's log is left out: %s", error)
