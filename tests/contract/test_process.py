@@ -371,3 +371,8 @@ def test_what_is_not_installed_is_named_with_its_remedy(tmp_path: Path) -> None:
     stand_in = StandIn((sys.executable,), image="sagelet/training:1", missing=("torch", "torch_xla"))
     with pytest.raises(ClientFault, match=r"torch, torch_xla not installed.*sagelet install-torch"):
         ProcessRuntime(tmp_path, stand_in, SystemClock()).has_image("sagelet/training:1")
+
+
+def test_jobs_that_xla_does_not_compile_need_no_torch_xla(tmp_path: Path) -> None:
+    stand_in = StandIn((sys.executable,), image="sagelet/training:1", missing=("torch_xla",))
+    assert ProcessRuntime(tmp_path, stand_in, SystemClock()).has_image("sagelet/training:1")

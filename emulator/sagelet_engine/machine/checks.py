@@ -137,6 +137,13 @@ def check_packages(missing: Sequence[str]) -> Check:
     """Checks the packages that jobs in processes train with."""
     if not missing:
         return Check("packages", True, "this Python has what jobs that are processes train with")
+    if list(missing) == ["torch_xla"]:
+        return Check(
+            "packages",
+            True,
+            "this Python has no torch_xla: jobs that are processes train natively, or compiled with "
+            "SAGELET_COMPILER=inductor in their Environment",
+        )
     return Check(
         "packages",
         False,

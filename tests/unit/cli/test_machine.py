@@ -46,6 +46,13 @@ def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
     assert checks.check_runtimes(absent, checks.check_packages([])).good
 
 
+def test_without_torch_xla_jobs_run_and_the_doctor_says_how() -> None:
+    packages = checks.check_packages(["torch_xla"])
+    assert packages.good
+    assert "SAGELET_COMPILER=inductor" in packages.found
+    assert checks.check_runtimes(checks.check_image(None, []), packages).good
+
+
 @pytest.mark.parametrize(
     ("facts", "name", "reached"),
     [

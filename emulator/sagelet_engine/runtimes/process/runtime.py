@@ -51,20 +51,25 @@ class StandIn:
     variants: Mapping[str, bool] = field(default_factory=dict)
     #: The directory that keeps packages which jobs install from a requirements file, or None if none are kept.
     keep: Path | None = None
-    #: Modules of the image that are not installed here. If one is missing, no job can run.
+    #: Modules of the image that are not installed here.
     missing: tuple[str, ...] = ()
+
+    @property
+    def can_train(self) -> bool:
+        """True if all is installed that any training job needs. Only jobs that XLA compiles need torch_xla, too."""
+        return set(self.missing) <= {"torch_xla"}
 
 
 def has_stand_in_for(stand_in: StandIn, image: str) -> bool:
     """True if the stand-in has the image's packages. Raises ClientFault for an image that it does not replace."""
     if image in stand_in.variants:
-        return stand_in.variants[image] and not stand_in.missing
+        return stand_in.variants[image] and stand_in.can_train
     if image != stand_in.image:
         raise ClientFault(
             f"The process runtime stands in for {stand_in.image} only and cannot run {image}: "
             "start a Docker Engine and use `sagelet up --runtime docker`"
         )
-    if stand_in.missing:
+    if not stand_in.can_train:
         raise ClientFault(
             f"The process runtime cannot train: {', '.join(stand_in.missing)} not installed. "
             "Run `sagelet install-torch` and start the server again, or use Docker"

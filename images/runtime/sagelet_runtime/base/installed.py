@@ -16,6 +16,7 @@ class TorchXlaUnavailable(Exception):
         super().__init__(
             f"The Training Compiler needs PyTorch/XLA: {reason}. Use the sagelet training image "
             "(`sagelet image build`) or, for the process runtime, `sagelet install-torch`; "
+            "or set SAGELET_COMPILER=inductor in the job's Environment, which needs torch only; "
             "or submit the job without compiler_config."
         )
 

@@ -22,11 +22,12 @@ def activate() -> None:
     from sagelet_runtime.torch_xla import saving, shuffling
 
     debugging.name_files(os.environ)
-    if is_on_xla(os.environ) and tracing.is_chosen(os.environ):
-        tracing.activate()
+    if is_on_xla(os.environ):
+        after(saving.TRAINER, saving.install_trainer)
+        if tracing.is_chosen(os.environ):
+            tracing.activate()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
-    after(saving.TRAINER, saving.install_trainer)
     after(shuffling.MODULE, shuffling.install)
     after(loading.MODULE, loading.install)
     after(alone.MODULE, alone.install)
