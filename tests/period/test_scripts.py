@@ -1,7 +1,8 @@
-"""Ten training scripts of 2021 to 2024, unchanged: natively and compiled, by 1 and 4 workers.
+"""Ten training scripts of 2021 to 2024, unchanged: natively and compiled, by one worker and by several.
 
-Four workers import their libraries four times, which is most of what these tests cost. So five of the scripts, one for
-each launcher and library, run with four workers in CI, and all ten with `make period` (one of them with two).
+Each worker imports the script's libraries, which is most of what these tests cost. So CI runs five of the scripts, one
+for each launcher and library, with several workers: one with four, the others with two. `make period` runs all ten with
+four (one of them with two).
 """
 
 import os
@@ -21,8 +22,9 @@ pytestmark = pytest.mark.xla
 Lines = Callable[[PeriodScript, bool, int], list[str]]
 
 EVERYTHING = os.environ.get("SAGELET_TEST_PERIOD") == "all"
-SEVERAL = [script for script in SCRIPTS if EVERYTHING or script.several_in_ci]
-CASES = [(script, 1) for script in SCRIPTS] + [(script, script.several) for script in SEVERAL]
+SEVERAL = [(one, workers) for one in SCRIPTS if (workers := one.several if EVERYTHING else one.several_in_ci)]
+CASES = [(script, 1) for script in SCRIPTS] + SEVERAL
+AS_ONE = [(script, workers) for script, workers in SEVERAL if script.same_over_workers]
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +61,13 @@ def test_compiled_and_native_say_the_same(lines: Lines, script: PeriodScript, wo
     assert "\n".join(differences(native, compiled, script.tolerance)) == ""
 
 
-@pytest.mark.parametrize("script", [one for one in SEVERAL if one.same_over_workers], ids=lambda script: script.name)
+@pytest.mark.parametrize(("script", "workers"), AS_ONE, ids=[script.name for script, _ in AS_ONE])
 @pytest.mark.parametrize("compiled", [False, True], ids=["native", "compiled"])
-def test_four_workers_train_as_one(lines: Lines, script: PeriodScript, compiled: bool) -> None:
-    """Each has a quarter of the batch. So they log the losses and metrics of one worker that has all of it."""
+def test_several_workers_train_as_one(lines: Lines, script: PeriodScript, workers: int, compiled: bool) -> None:
+    """Each has its share of the batch. So they log the losses and metrics of one worker that has all of it."""
     for pattern in script.says:
-        one, four = (numbers_of(lines(script, compiled, workers), pattern) for workers in (1, 4))
-        assert len(one) == len(four) > 0, (pattern, one, four)
-        for mine, theirs in zip(one, four, strict=True):
-            assert all(a.agrees(b, script.tolerance) for a, b in zip(mine, theirs, strict=True)), (pattern, one, four)
+        one, all_of_them = (numbers_of(lines(script, compiled, count), pattern) for count in (1, workers))
+        assert len(one) == len(all_of_them) > 0, (pattern, one, all_of_them)
+        for mine, theirs in zip(one, all_of_them, strict=True):
+            agree = [a.agrees(b, script.tolerance) for a, b in zip(mine, theirs, strict=True)]
+            assert all(agree), (pattern, one, all_of_them)

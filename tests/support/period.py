@@ -45,8 +45,8 @@ class PeriodScript:
     same_over_workers: bool = True
     #: Workers of its larger job.
     several: int = 4
-    #: True if its larger job runs in CI, too.
-    several_in_ci: bool = False
+    #: Workers of its larger job in CI. 0 if CI does not run it.
+    several_in_ci: int = 0
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ SCRIPTS = (
         # The script scales the learning rate by the number of workers.
         same_over_workers=False,
         says=(r"Training .* Epoch=(\d+) Step=(\d+) Loss=([\d.]+)", r"Accuracy: ([\d.]+)%"),
-        several_in_ci=True,
+        several_in_ci=2,
     ),
     PeriodScript(
         "question_answering_2022", "run_qa.py", "huggingface-pytorch", HF_4_21,
@@ -64,14 +64,14 @@ SCRIPTS = (
         },
         channels=("model", "squad"),
         says=(r"^{'loss': ([\d.]+)", r"eval_exact_match = ([\d.]+)", r"train_loss = ([\d.]+)"),
-        several_in_ci=True,
+        several_in_ci=2,
     ),
     PeriodScript(
         "ddp_torchrun_2022", "multigpu_torchrun.py", "pytorch", PT_1_13,
         {"total_epochs": "3", "save_every": "2", "batch_size": "{batch}"},
         batch=16,
         says=(r"epoch (\d+) mean loss ([\d.]+)",),
-        several_in_ci=True,
+        several_in_ci=4,
     ),
     PeriodScript(
         "glue_accelerate_2023", "run_glue_no_trainer.py", "huggingface-pytorch", HF_4_21,
@@ -85,7 +85,7 @@ SCRIPTS = (
         says=(r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}", r"epoch (\d+): train loss ([\d.]+)"),
         # Accelerate shuffles with another generator if there are several workers.
         same_over_workers=False,
-        several_in_ci=True,
+        several_in_ci=2,
     ),
     # The script itself compares the weights with those of one process.
     PeriodScript(
@@ -103,7 +103,7 @@ SCRIPTS = (
         says=(r"epoch (\d+): (\d+) updates", r"epoch (\d+): loss ([\d.]+) over (\d+)"),
         # The last batch is short. With several workers it is filled up with other rows.
         same_over_workers=False,
-        several_in_ci=True,
+        several_in_ci=2,
     ),
     PeriodScript(
         "decoder_only_2024", "train_decoder_only.py", "pytorch", PT_1_13,

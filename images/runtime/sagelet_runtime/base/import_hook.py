@@ -19,6 +19,22 @@ def _nothing() -> None:
     """The default for `before`."""
 
 
+def found_later(
+    finder: abc.MetaPathFinder, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+) -> machinery.ModuleSpec | None:
+    """Returns what the finders after this one on sys.meta_path find.
+
+    The finders before it have been asked already. One of them may be another hook of the same module, which asks
+    this one. None if the finder is not on sys.meta_path any more, because another thread may still hold it.
+    """
+    finders: list[Any] = list(sys.meta_path)
+    for later in finders[finders.index(finder) + 1 :] if finder in finders else ():
+        spec: machinery.ModuleSpec | None = later.find_spec(fullname, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
 class PostImport(abc.MetaPathFinder):
     """Calls `before`, lets Python import `name` as usual, then calls `after` with the module. Each is called once."""
 
@@ -33,22 +49,10 @@ class PostImport(abc.MetaPathFinder):
         """May be called many times before the import: libraries check in this way whether a package is installed."""
         if fullname != self._name:
             return None
-        for finder in self._later():
-            spec: machinery.ModuleSpec | None = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self._before, self._imported)
-                return spec
-        return None
-
-    def _later(self) -> list[Any]:
-        """Returns the finders after this one on sys.meta_path.
-
-        The finders before it have been asked already. One of them may be another hook of the same module, which asks
-        this one. Empty once the module is imported, because another thread may still hold this finder.
-        """
-        finders: list[Any] = list(sys.meta_path)
-        return finders[finders.index(self) + 1 :] if self in finders else []
+        spec = found_later(self, fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._before, self._imported)
+        return spec
 
     def _imported(self, module: ModuleType) -> None:
         sys.meta_path.remove(self)

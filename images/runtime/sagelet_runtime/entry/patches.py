@@ -12,6 +12,7 @@ from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
 from sagelet_runtime.dynamo import xla as tracing
+from sagelet_runtime.entry import deferrals
 from sagelet_runtime.torch_xla import debugging
 
 
@@ -21,11 +22,14 @@ def activate() -> None:
     from sagelet_runtime.hugging_face import alone, half, loading, refused
     from sagelet_runtime.torch_xla import saving, shuffling
 
+    deferrals.activate()
     debugging.name_files(os.environ)
     if is_on_xla(os.environ):
         after(saving.TRAINER, saving.install_trainer)
         if tracing.is_chosen(os.environ):
             tracing.activate()
+        else:
+            deferrals.activate_torch_xla()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(shuffling.MODULE, shuffling.install)
@@ -45,6 +49,7 @@ def activate_native() -> None:
     """
     from sagelet_runtime.hugging_face import alone
 
+    deferrals.activate()
     after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
