@@ -22,7 +22,9 @@ def losses(jobs: Jobs, name: str) -> list[float]:
 
 
 def submit(jobs: Jobs, image: str, **hyperparameters: str) -> str:
-    text = (ROOT / "pyproject.toml").read_bytes() * 8
+    # A text that never changes. In some texts a batch's gradient is a hundred times the others', and the steps after it
+    # make a rounding difference of native and compiled training as large as the tolerance.
+    text = (ROOT / "LICENSE").read_bytes() * 8
     jobs.s3.create_bucket(Bucket="tests")
     jobs.s3.put_object(Bucket="tests", Key="gpt2/text", Body=text)
     source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://tests/gpt2/"}}

@@ -47,6 +47,6 @@ def _keep_the_bridge(_torch_xla: object) -> None:
     def __getattr__(name: str) -> object:
         if name != BRIDGE:
             raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
-        return import_module(f"{_PACKAGE}.{BRIDGE}")
+        return import_module("torch_xla._dynamo.dynamo_bridge")
 
     package.__getattr__ = __getattr__
