@@ -18,6 +18,8 @@ from support.server import until
 
 #: Seconds that an answer of the browser may take on a machine that is busy with other tests.
 PATIENCE = 120.0
+#: What fails while an interface of the machine comes or goes: tests beside this one make Docker networks.
+NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
 #: Chromium reads commands from descriptor 3 and answers on 4. Both may be in use. (Debian's sh knows only one digit.)
 _LAUNCHER = """
 import fcntl, os, sys
@@ -27,6 +29,18 @@ os.dup2(answers, 4)
 os.closerange(5, 1024)
 os.execv(sys.argv[3], sys.argv[3:])
 """
+#: The middle of an element that has not moved for three frames, on a page that waits for no chart. Else null.
+_PLACE = """(async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const element = document.querySelector(%s);
+  if (!element || document.querySelector('[aria-busy=true]')) return null;
+  element.scrollIntoView({block: 'center'});
+  const middle = () => { const b = element.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] };
+  const place = middle();
+  for (const _ of [1, 2, 3]) await frame();
+  const there = document.elementFromPoint(...place);
+  return String(middle()) === String(place) && (element.contains(there) || there?.contains(element)) ? place : null
+})()"""
 
 
 class DevToolsError(Exception):
@@ -89,7 +103,7 @@ class Browser:
                 self._results[message["id"]] = message
                 self._changed.notify_all()
             elif message.get("sessionId") in self._pages:
-                self._pages[message["sessionId"]].events.append(message)
+                self._pages[message["sessionId"]].take(message)
 
 
 class Page:
@@ -100,6 +114,12 @@ class Page:
         self._session = session
         self._target = target
         self.events: deque[dict[str, Any]] = deque()
+        self._failures: deque[dict[str, Any]] = deque()
+
+    def take(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        if event["method"] == "Network.loadingFailed":
+            self._failures.append(event["params"])
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._browser.ask(method, self._session, **parameters)
@@ -115,8 +135,7 @@ class Page:
     def goto(self, url: str) -> None:
         """Opens a page and waits until it is loaded.
 
-        Chromium gives up a navigation when an interface of the machine comes or goes, and tests beside this one make
-        Docker networks. Such a navigation is tried again.
+        A navigation that Chromium gives up because the network changed is tried again.
         """
         until(lambda: self._navigated(url))
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
@@ -124,7 +143,7 @@ class Page:
     def _navigated(self, url: str) -> bool:
         answer = self.ask("Page.navigate", url=url)
         error = answer.get("errorText", "")
-        assert error in ("", "net::ERR_NETWORK_CHANGED"), answer
+        assert error in ("", NETWORK_CHANGED), answer
         return not error
 
     def run(self, script: str) -> Any:
@@ -141,6 +160,7 @@ class Page:
         """Waits until an expression is true and returns it. A page that is still loading has no answer yet."""
 
         def holds() -> Any:
+            self._again_after_a_changed_network()
             try:
                 answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
             except DevToolsError:
@@ -149,13 +169,19 @@ class Page:
 
         return until(holds, PATIENCE)
 
+    def _again_after_a_changed_network(self) -> None:
+        """Loads a page again which a click asked for while an interface of the machine came or went (see `goto`)."""
+        while self._failures:
+            failure = self._failures.popleft()
+            if failure["type"] == "Document" and failure["errorText"] == NETWORK_CHANGED:
+                self.ask("Page.reload")
+
     def click(self, selector: str) -> None:
-        """Clicks in the middle of the element, as a mouse does."""
-        place = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
-            " return [b.x + b.width / 2, b.y + b.height / 2] })()"
-        )
+        """Clicks in the middle of the element, as a mouse does, once it stands still with nothing before it.
+
+        A page grows while its charts are drawn, and what is below them moves.
+        """
+        place = self.until(_PLACE % json.dumps(selector))
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
 
@@ -175,7 +201,8 @@ class Page:
             if event["method"] == "Runtime.exceptionThrown":
                 found.append(str(parameters["exceptionDetails"]))
             elif event["method"] == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
-                found.append(str(parameters["entry"]))
+                if NETWORK_CHANGED not in parameters["entry"]["text"]:
+                    found.append(str(parameters["entry"]))
             elif event["method"] == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
                 found.append(str(parameters["args"]))
         return found
