@@ -8,15 +8,12 @@ import json
 import sys
 import time
 
-#: Otherwise a call to AWS would be part of each job's time.
-SILENT = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
-
 
 def main(image: str, bucket: str, script: str) -> None:
     from sagemaker.estimator import Estimator
     from sagemaker.local import LocalSession
 
-    session = LocalSession(sagemaker_config=SILENT, default_bucket=bucket)
+    session = LocalSession(default_bucket=bucket)
     for number, _ in enumerate(sys.stdin):
         estimator = Estimator(
             image,

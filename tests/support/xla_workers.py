@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 RUNTIME = Path(__file__).parents[2] / "images" / "runtime"
 STARTUP = RUNTIME / "sagelet_runtime" / "startup"
 DEADLINE = 300.0
+#: Tests in other processes begin at other numbers.
+_PORTS = cycle(range(12_000 + os.getpid() * 37 % 8_000, 28_000))
 
 
 @dataclass(frozen=True)
@@ -53,16 +56,12 @@ def plain_environment() -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def quiet_port() -> int:
-    """Returns a free port below the kernel's range for connections, so that a waiting client cannot reach itself."""
-    for port in range(12_000 + os.getpid() % 5_000, 20_000):
+    """Returns a free port below the kernel's range for connections, so that a waiting client cannot reach itself.
+
+    It is another one at each call, because the workers of the last call may not listen yet.
+    """
+    for port in _PORTS:
         with socket.socket() as trial:
             try:
                 trial.bind(("", port))
@@ -83,7 +82,7 @@ class Workers:
         extra: Mapping[str, str] | None = None,
         local_size: int | None = None,
     ) -> None:
-        port = free_port()
+        port = quiet_port()
         self._directory = directory
         self.processes: list[subprocess.Popen[bytes]] = []
         for rank in range(size):

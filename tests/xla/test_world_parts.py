@@ -20,7 +20,7 @@ from sagelet_runtime.collectives.errors import WorkerLost, WorldError
 from sagelet_runtime.collectives.layout import Layout, read_layout
 from sagelet_runtime.collectives.reduction import Scratch, plan
 from sagelet_runtime.torch_xla import spawn
-from support.xla_workers import RUNTIME, free_port
+from support.xla_workers import RUNTIME, quiet_port
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.xla
@@ -54,7 +54,7 @@ def test_a_port_of_another_program_is_named(taken_port: int) -> None:
 
 
 def test_workers_that_do_not_come_are_named() -> None:
-    first = layout(0, free_port(), size=3, seconds=1)
+    first = layout(0, quiet_port(), size=3, seconds=1)
     opened = store.open_store(first, agent_serves=False)
     says = "ranks 1, 2 did not join the world of 3 workers within 1 s.*SAGELET_WORLD_JOIN_TIMEOUT"
     with pytest.raises(WorkerLost, match=says):
@@ -63,11 +63,11 @@ def test_workers_that_do_not_come_are_named() -> None:
 
 def test_a_rank_0_that_is_never_up_is_named() -> None:
     with pytest.raises(WorkerLost, match=r"rank 0 at 127\.0\.0\.1:\d+ did not join the world"):
-        store.open_store(layout(1, free_port(), seconds=1), agent_serves=False)
+        store.open_store(layout(1, quiet_port(), seconds=1), agent_serves=False)
 
 
 def test_a_worker_waits_for_rank_0_and_meets_it() -> None:
-    port = free_port()
+    port = quiet_port()
     met: dict[int, list[peers.Peer]] = {}
     kept: list[Any] = []
 
@@ -87,7 +87,7 @@ def test_a_worker_waits_for_rank_0_and_meets_it() -> None:
 
 
 def test_attempts_of_a_launcher_that_keeps_the_store_do_not_meet_each_other(tmp_path: Path) -> None:
-    first = layout(0, free_port(), seconds=1)
+    first = layout(0, quiet_port(), seconds=1)
     opened = store.open_store(first, agent_serves=False)
     environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(first.port)}
     again = read_layout(environ | {"TORCHELASTIC_RESTART_COUNT": "1"})
@@ -99,7 +99,7 @@ def test_attempts_of_a_launcher_that_keeps_the_store_do_not_meet_each_other(tmp_
 
 
 def test_jobs_at_one_port_do_not_meet_each_other() -> None:
-    first = layout(0, free_port(), seconds=1)
+    first = layout(0, quiet_port(), seconds=1)
     opened = store.open_store(replace(first, job="a"), agent_serves=False)
     other = store.open_store(replace(first, job="b", rank=1), agent_serves=False)
     store_of_a = replace(first, job="a", rank=1)

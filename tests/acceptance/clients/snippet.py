@@ -6,7 +6,6 @@ py_version='py3' is refused by every SDK that has framework 1.13.1; it demands '
 
 import io
 import json
-import os
 import sys
 from contextlib import redirect_stdout
 
@@ -65,5 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("SAGEMAKER_USER_CONFIG_OVERRIDE", "sagemaker-config.yaml")
     main()

@@ -21,7 +21,7 @@ from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.images.engine import connect
 from sagelet_engine.runtimes.docker.engine import probe
 from sagelet_engine.runtimes.docker.spec import JOB_NAME
-from support.clients import ENVIRONMENT
+from support.clients import ENVIRONMENT, NO_TELEMETRY
 from support.server import ACCOUNT, ENDED, until
 
 HEADS = (("how", "first line s", "total s", "above the bare run, s", "promised"),)
@@ -158,7 +158,7 @@ def _local_mode(place: Place, directory: Path) -> Iterator["subprocess.Popen[str
     with subprocess.Popen(
         [python, local_mode.__file__, place.training_image, "tests", script],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, **_reachable(place), "TMPDIR": str(directory)}, cwd=directory,
+        env={**os.environ, **_reachable(place), **NO_TELEMETRY, "TMPDIR": str(directory)}, cwd=directory,
     ) as process:  # fmt: skip
         try:
             yield process
