@@ -55,7 +55,7 @@ def _activate() -> None:
     command = command_line.of_this_process()
     if spawn_modules.stand_in(command):
         return
-    stand_ins.activate()
+    stand_ins.activate(torch_xla=native)
     if hooked:
         hook.activate()
     if by_inductor:
