@@ -5,21 +5,23 @@ them again and again, and it does so once more for each full collection and at t
 during these imports, and the objects are frozen afterwards (`gc.freeze`), which it does not walk.
 
 A script must not notice. So gc's functions answer as if nothing was paused, and those that see frozen objects, or
-that depend on them, first unfreeze. Objects are frozen only if no object of the script's own has a finalizer. At the
-end of a process nobody calls the finalizer of a frozen object in a cycle, so a file might not be flushed.
+that depend on them, first unfreeze. At the end of a process nobody calls the finalizer of a frozen object in a cycle,
+so a file might not be flushed. If the script made an object with a finalizer before an import, all are unfrozen then.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
+import io
 import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib import abc, machinery
-from types import ModuleType
-from typing import Any
+from types import GeneratorType, ModuleType
+from typing import Any, cast
 
 from sagelet_runtime.base.import_hook import found_later
 
@@ -29,6 +31,7 @@ PACKAGES = frozenset({"accelerate", "datasets", "torch", "torch_xla", "transform
 #: New objects of an import for which it is worth looking at the script's own.
 MANY = 20_000
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_FILES = frozenset({io.BufferedRandom, io.BufferedReader, io.BufferedWriter, io.FileIO, io.TextIOWrapper})
 #: gc's functions that see frozen objects, or count them.
 _SEEING = ("freeze", "get_freeze_count", "get_objects", "get_referrers", "unfreeze")
 
@@ -46,6 +49,8 @@ class Collector:
         self._wanted = False
         #: True until the script looks at its objects itself.
         self._freezes = True
+        #: True if an object of the script's own, which may be frozen, has a finalizer.
+        self._has_finalizers = False
 
     def install(self) -> None:
         """Replaces gc's functions, and freezes what Python itself has made at its start."""
@@ -56,6 +61,8 @@ class Collector:
         for name, function in replaced.items():
             setattr(self._gc, name, functools.wraps(own[name])(function))
         os.register_at_fork(after_in_child=self._forked)
+        # Functions that are registered first are called last.
+        atexit.register(self._at_exit)
         own["freeze"]()
 
     def pause(self) -> None:
@@ -76,13 +83,15 @@ class Collector:
                 self._resume()
 
     def _resume(self) -> None:
-        if self._freezes and self._gc.get_count()[0] >= MANY and not self._has_finalizers():
+        if self._freezes and self._gc.get_count()[0] >= MANY:
+            older = [one for generation in (1, 2) for one in self._own["get_objects"](generation)]
+            self._has_finalizers = self._has_finalizers or any(map(needs_finalizing, older))
             self._own["freeze"]()
         self._own["enable"]()
 
-    def _has_finalizers(self) -> bool:
-        older = [one for generation in (1, 2) for one in self._own["get_objects"](generation)]
-        return any(hasattr(type(one), "__del__") for one in older)
+    def _at_exit(self) -> None:
+        if self._has_finalizers:
+            self._thaw()
 
     def _switch(self, *, on: bool) -> None:
         with self._lock:
@@ -124,6 +133,20 @@ class Collector:
             self.imports = 0
             if self._wanted:
                 self._own["enable"]()
+
+
+def needs_finalizing(one: object) -> bool:
+    """True if an object has a finalizer that still has something to do."""
+    # No attribute of the object is asked for, except of these types: a proxy of a dead object would raise.
+    kind: Any = type(one)
+    if kind is GeneratorType:
+        return cast("GeneratorType[Any, Any, Any]", one).gi_frame is not None
+    if kind in _FILES:
+        try:
+            return not cast(io.IOBase, one).closed
+        except ValueError:  # it has been detached from what it wrote to
+            return False
+    return any("__del__" in vars(base) for base in kind.__mro__)
 
 
 class Finder(abc.MetaPathFinder):
