@@ -29,6 +29,7 @@ def run(directory: Path, script: str, during: str = "", quiet: str = "1") -> lis
     library = directory / "libraries/site-packages/datasets"
     library.mkdir(parents=True, exist_ok=True)
     (library / "__init__.py").write_text(LIBRARY.format(during=textwrap.dedent(during)))
+    (library / "__main__.py").write_text("print('[\"a program\"]')\n")
     file = directory / "train.py"
     file.write_text("import gc, json, os, sys, weakref\n" + textwrap.dedent(script))
     path = os.pathsep.join(map(str, (STARTUP, RUNTIME, library.parent)))
@@ -146,6 +147,16 @@ SCRIPTS = {
             print(json.dumps([str(error), gc.isenabled()]))
         """,
         "raise ValueError('no')",
+    ),
+    "a module is run as a program": (
+        """
+        import subprocess
+        subprocess.run([sys.executable, "-B", "-m", "datasets"], check=True)
+        import datasets, importlib.util, inspect
+        print(json.dumps([importlib.util.find_spec("datasets.__main__").loader.get_source("datasets.__main__")]))
+        print(json.dumps([inspect.getsource(datasets)[:40], type(datasets.__loader__).__name__]))
+        """,
+        "",
     ),
     "a child of the import": (
         "import datasets; print(json.dumps(gc.isenabled()))",

@@ -171,6 +171,12 @@ class _Loader(abc.Loader):
         self._own = own
         self._collector = collector
 
+    def __getattr__(self, name: str) -> Any:
+        """Hands on what only some loaders have. `python -m` asks for a module's code."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._own, name)
+
     def create_module(self, spec: machinery.ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._own.create_module(spec)
         return module
