@@ -22,8 +22,8 @@ from support.training_host import TrainingHost
 STAGES = ("toolkit", "start of Python", "imports", "training", "saving", "end of Python", "toolkit, afterwards")
 TRAINING = STAGES.index("training")
 HEADS = (
-    ("stage", "native s", "not paused s", "XLA s", "not paused s"),
-    ("job", "all but the training s", "CPU of the whole job s", "not paused s", "imports alone s", "promised"),
+    ("stage", "native s", "native, not paused s", "XLA s", "XLA, not paused s"),
+    ("job", "all but the training s", "CPU of the whole job s", "CPU, not paused s", "imports alone s", "promised"),
 )
 ROUNDS = {Scale.FULL: 6, Scale.SHORT: 1}
 KINDS: Mapping[str, bool] = {"native": False, "XLA": True}
