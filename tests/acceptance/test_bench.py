@@ -10,6 +10,7 @@ SECTIONS = (
     *("api", "idle", "s3", "logs", "job", "tuning", "pipelines", "concurrency"),
     pytest.param("models", marks=pytest.mark.xla),
     pytest.param("compiled", marks=pytest.mark.xla),
+    pytest.param("fixed", marks=pytest.mark.xla),
     pytest.param("slurm", marks=pytest.mark.slurm),
 )
 

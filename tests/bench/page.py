@@ -8,6 +8,7 @@ _MAIN = DOCS / "benchmarks.md"
 PAGES = {
     **dict.fromkeys(("api", "s3", "logs", "job", "tuning", "pipelines", "idle", "concurrency"), _MAIN),
     "compiled": DOCS / "explanation" / "same-model.md",
+    "fixed": DOCS / "explanation" / "same-model.md",
     "models": DOCS / "explanation" / "same-model.md",
     "slurm": DOCS / "how-to" / "slurm.md",
     "first-job": DOCS / "how-to" / "install.md",

@@ -27,7 +27,7 @@ def image() -> None:
     "--variant",
     default="cpu",
     show_default=True,
-    help="cpu, py39 (the libraries of 2022), cu13, cu12 or cu12-renamed (GPUs).",
+    help="cpu, py39 (the libraries of 2022), inductor (a current torch), cu13, cu12 or cu12-renamed (XLA on GPUs).",
 )
 @click.option("--base", default="auto", show_default=True, help="auto, registry, debian, or an image reference.")
 @click.option("--index-url", envvar="PIP_INDEX_URL", show_envvar=True, help="Package index for pip.")
@@ -130,14 +130,16 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool, server: Server) -
 
     found = Resolver(image_rules, known_directory(server)).resolve(uri)
     if as_json:
-        names = {"image": found.local_image, "dated_image": found.dated_image, "rule": found.rule}
+        others = {"dated_image": found.dated_image, "inductor_image": found.inductor_image}
+        names = {"image": found.local_image, **others, "rule": found.rule}
         echo_json({"uri": uri, **names, "gpu_images": list(found.gpu_images), "refusal": found.refusal})
     elif found.local_image is None:
         raise click.ClickException(found.refusal or "no image stands in for it")
     else:
         dated = f"; without GPUs {found.dated_image}, if it is there" if found.dated_image else ""
         gpus = f"; with GPUs {' or '.join(found.gpu_images)}, if it is there" if found.gpu_images else ""
-        click.echo(f"{found.local_image}  (rule: {found.rule}{dated}{gpus})")
+        inductor = f"; for Inductor {found.inductor_image}, if it is there" if found.inductor_image else ""
+        click.echo(f"{found.local_image}  (rule: {found.rule}{dated}{gpus}{inductor})")
 
 
 @image.command("map")

@@ -14,7 +14,7 @@ from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
 from sagelet_engine.images.engine import connect, image_id, platform_of
 from sagelet_engine.images.output import BuildOutput, ImageBuildFailed, Report, note, remedy_for
-from sagelet_engine.images.variants import CPU, TorchBuild, Variant
+from sagelet_engine.images.variants import CPU, CPU_INDEX, TorchBuild, Variant
 
 CONTEXT_LABEL = "org.sagelet.context"
 #: Variables that name a CA bundle for pip, OpenSSL and requests. The first one that is set counts.
@@ -46,15 +46,12 @@ class BuildOptions:
 def build(options: BuildOptions, report: Report, client: docker.DockerClient | None = None) -> str:
     """Builds the training image and returns its reference. Does nothing if it exists and is up to date.
 
-    Raises RuntimeUnavailable (no engine), SettingsError (no such CA bundle, a variant for GPUs without CUDA),
+    Raises RuntimeUnavailable (no engine), SettingsError (no such CA bundle, a variant that cannot be without CUDA),
     BuildContextMissing, BaseImageUnavailable and ImageBuildFailed.
     """
     client = client or connect()
     tag = options.variant.reference
-    if options.variant.is_for_gpus and options.torch_build is TorchBuild.CPU:
-        raise SettingsError(
-            f"--torch-build cpu: the variant {options.variant.name} is for GPUs and needs torch with CUDA"
-        )
+    _check_torch_build(options)
     bundle = _ca_bundle(options, os.environ, report)
     context = BuildContext(find_root(), {CA_BUNDLE: bundle.read_bytes() if bundle else b""})
     if not options.force and not options.pull and _is_current(client, tag, _digest(client, context, options)):
@@ -65,6 +62,22 @@ def build(options: BuildOptions, report: Report, client: docker.DockerClient | N
     _build(client, context, options, base, report)
     report(note(f"{tag} is built"))
     return tag
+
+
+def _check_torch_build(options: BuildOptions) -> None:
+    """Raises SettingsError for `--torch-build cpu` where the variant's torch cannot be without CUDA."""
+    variant = options.variant
+    if not variant.is_for_gpus or options.torch_build is not TorchBuild.CPU:
+        return
+    if variant.plugin:
+        raise SettingsError(f"--torch-build cpu: the variant {variant.name} is for GPUs and needs torch with CUDA")
+    if not options.torch_index_url:
+        # The wheel's metadata requires `cuda-toolkit[...]`, and its libraries have another layout than torch 2.9's.
+        raise SettingsError(
+            "--torch-build cpu: sagelet can leave CUDA out of torch 2.9, "
+            f"not out of torch {variant.packages['torch']}. "
+            f"Name PyTorch's own index as well: --torch-index-url {CPU_INDEX}"
+        )
 
 
 def _build(

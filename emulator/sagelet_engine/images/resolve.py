@@ -91,6 +91,8 @@ class Resolution:
     gpu_images: tuple[str, ...] = ()
     #: The image for a job without GPUs, if it exists here: one as old as the image that the request names.
     dated_image: str | None = None
+    #: The image for a job that asks for Inductor, with GPUs or without, if it exists here.
+    inductor_image: str | None = None
 
     @property
     def is_literal(self) -> bool:
@@ -116,8 +118,16 @@ class Resolver:
         for rule in (*self._mapped(), *self._rules):
             if match := rule.pattern.fullmatch(uri):
                 refusal = None if rule.refusal is None else _refusal(uri, rule.refusal)
-                image, gpu_images = rule.image_for(match), rule.gpu_images_for(match)
-                return Resolution(uri, image, rule.name, facts, refusal, gpu_images, rule.dated_image_for(match))
+                return Resolution(
+                    uri,
+                    rule.image_for(match),
+                    rule.name,
+                    facts,
+                    refusal,
+                    rule.gpu_images_for(match),
+                    rule.dated_image_for(match),
+                    rule.inductor_image_for(match),
+                )
         return Resolution(uri, uri, LITERAL, facts)
 
     def _mapped(self) -> list[Rule]:

@@ -23,7 +23,7 @@ else:
     import tomli as tomllib
 
 BUILT_IN = Path(__file__).with_name("rules.toml")
-_KEYS = frozenset({"name", "match", "image", "gpu_image", "dated", "dated_image", "refuse"})
+_KEYS = frozenset({"name", "match", "image", "gpu_image", "inductor_image", "dated", "dated_image", "refuse"})
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Rule:
     #: Like `image`, for a URI in which `dated` is found.
     dated_image: str | None = None
     dated: re.Pattern[str] | None = None
+    #: Like `image`, for a job that asks for Inductor.
+    inductor_image: str | None = None
 
     def image_for(self, match: re.Match[str]) -> str | None:
         return _filled(self.image, match)
@@ -48,6 +50,9 @@ class Rule:
     def dated_image_for(self, match: re.Match[str]) -> str | None:
         found = self.dated is not None and self.dated.search(match.string)
         return _filled(self.dated_image, match) if found else None
+
+    def inductor_image_for(self, match: re.Match[str]) -> str | None:
+        return _filled(self.inductor_image, match)
 
 
 def load_rules(path: Path) -> list[Rule]:
@@ -78,16 +83,23 @@ def _rule(path: Path, number: int, entry: Any) -> Rule:
         raise SettingsError(f"{where} lacks `match`, a regular expression over the image URI")
     if ("image" in entry) == ("refuse" in entry):
         raise SettingsError(f"{where} must have either `image`, a local image, or `refuse`, a reason")
-    if "gpu_image" in entry and "image" not in entry:
-        raise SettingsError(f"{where} has `gpu_image` without `image`, which a job without GPUs gets")
+    for key in entry.keys() & {"gpu_image", "inductor_image"} if "image" not in entry else ():
+        raise SettingsError(f"{where} has `{key}` without `image`, which other jobs get")
     if ("dated" in entry) != ("dated_image" in entry) or ("dated" in entry and "image" not in entry):
         raise SettingsError(f"{where}: `dated` and `dated_image` go together, beside `image`, which other jobs get")
     pattern = _pattern(where, "match", entry["match"])
-    for key in entry.keys() & {"image", "gpu_image", "dated_image"}:
+    for key in entry.keys() & {"image", "gpu_image", "inductor_image", "dated_image"}:
         _check_image(where, key, entry[key], pattern)
     dated = _pattern(where, "dated", entry["dated"]) if "dated" in entry else None
     return Rule(
-        name, pattern, entry.get("image"), entry.get("refuse"), entry.get("gpu_image"), entry.get("dated_image"), dated
+        name,
+        pattern,
+        entry.get("image"),
+        entry.get("refuse"),
+        entry.get("gpu_image"),
+        entry.get("dated_image"),
+        dated,
+        entry.get("inductor_image"),
     )
 
 
@@ -140,7 +152,7 @@ def mappings(data: Path) -> dict[str, str]:
     found = {}
     for rule in mapped_rules(data):
         uri = re.sub(r"\\(.)", r"\1", rule.pattern.pattern)
-        more = rule.gpu_image is not None or rule.dated_image is not None
+        more = any((rule.gpu_image, rule.dated_image, rule.inductor_image))
         if rule.image is None or more or re.escape(uri) != rule.pattern.pattern:
             raise SettingsError(
                 f"{data / FILE} has a rule of another kind ({rule.name}): put rules of your own into a file for "

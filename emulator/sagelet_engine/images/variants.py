@@ -2,7 +2,8 @@
 
 torch_xla from the package index brings a client for CPUs only, so a GPU variant adds a PJRT plugin whose C API is not
 older than torch_xla's. Its CUDA is torch's, because one process loads one libcudnn.so.9. The variant `py39` has the
-libraries of 2022, which need an older Python.
+libraries of 2022, which need an older Python. The variant `inductor` has a current torch and no torch_xla, whose last
+release fits torch 2.9 only.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from sagelet_engine.base.errors import SettingsError
 PLUGINS, RELEASES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt"), ("2.8", "2.9")
 #: PyTorch's index of wheels for CUDA 13.0. On the package index torch 2.9.0 is built for CUDA 12.8.
 CUDA13_INDEX = "https://download.pytorch.org/whl/cu130"
+#: PyTorch's index of wheels without CUDA.
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 REPOSITORY = "sagelet/training"
 
 
@@ -46,7 +49,7 @@ class Variant:
 
     @property
     def is_for_gpus(self) -> bool:
-        return "PJRT_PLUGIN" in self.arguments
+        return self.driver > 0
 
     @property
     def torch_build(self) -> TorchBuild:
@@ -58,7 +61,7 @@ class Variant:
         """Returns the versions of the variant's distributions, or None for those that are not installed."""
         pinned = dict(word.split("==", 1) for word in self.arguments.get("PJRT_PLUGIN", "").split() if "==" in word)
         plugins = {name: pinned.get(name) for name in PLUGINS}
-        return {"torch": self.arguments.get("TORCH"), "torch_xla": self.arguments.get("TORCH_XLA"), **plugins}
+        return {"torch": self.arguments.get("TORCH"), "torch_xla": self.arguments.get("TORCH_XLA") or None, **plugins}
 
     @property
     def plugin(self) -> str:
@@ -124,8 +127,17 @@ PY39 = Variant(
     },
     python="3.9",
 )
-VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED, CU13, PY39)}
-#: Those for GPUs, in the order in which the built-in rules prefer them, and then the others.
+#: The newest torch of the package index that is built for CUDA 13.0. torchaudio 2.11.0, the last one, works with every
+#: later torch of its own CUDA, and raises at its import with torch 2.15, which has CUDA 13.2. torchvision 0.29 works
+#: with every torch since 2.14.
+INDUCTOR = Variant(
+    "inductor",
+    "torch 2.14.1 with CUDA 13, for jobs that Inductor compiles; without torch_xla",
+    {"TORCH": "2.14.1", "TORCH_XLA": "", "TORCHVISION": "0.29.2", "TORCHAUDIO": "2.11.0"},
+    driver=580,
+)
+VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED, CU13, INDUCTOR, PY39)}
+#: Those with XLA for GPUs, in the order in which the built-in rules prefer them, and then the others.
 GPU_VARIANTS = (CU13, CU12, CU12_RENAMED)
 
 

@@ -99,14 +99,13 @@ def gpu_packages() -> str:
 def variants_here() -> dict[str, bool]:
     """Returns all other variants by reference, and whether this Python stands in for each.
 
-    For GPUs any plugin does, and one of CUDA 13 for `cu13`. The variants for Pythons of their day need exactly their
-    versions.
+    For GPUs any plugin does, and one of CUDA 13 for `cu13`. The variants without a plugin need exactly their versions.
     """
     return {one.reference: _stands_in_for(one) for one in VARIANTS.values() if one.name}
 
 
 def _stands_in_for(variant: Variant) -> bool:
-    if variant.is_for_gpus:
+    if variant.plugin:
         return bool(gpu_packages()) and (variant is not CU13 or _version(CU13.plugin) is not None)
     packages = {name: _version(name) for name in ("torch", "torch_xla", *PLUGINS)}
     return packages == variant.packages and variant.python == f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -32,6 +32,9 @@ class ImageNeeds(Protocol):
     def needs_plugin(self, job: Job) -> bool:
         """True if the job can use GPUs only if the image has a PJRT plugin for them."""
 
+    def wants_inductor(self, job: Job) -> bool:
+        """True if the job asks for Inductor as its compiler."""
+
 
 #: Kinds of jobs that are not in this table need nothing more.
 _NEEDS: Mapping[JobKind, ImageNeeds] = {JobKind.TRAINING: TrainingImage()}
@@ -101,8 +104,11 @@ def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[st
     """Returns the image of a job, and a text that says which image replaces the requested one.
 
     The job's GPUs must be known: the choice depends on them. The image is None if this machine does not have it.
+    What the job asks for in its Environment comes before what the tag of its image says.
     """
     image = resolution.local_image
+    if runtime.knows_images and _wants_inductor(job) and _can_run(runtime, resolution.inductor_image):
+        return resolution.inductor_image, job.stand_in
     for gpu_image in resolution.gpu_images if job.gpus else ():
         if _can_run(runtime, gpu_image):
             return gpu_image, job.stand_in
@@ -120,6 +126,11 @@ def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[st
 def _needs_plugin(job: Job) -> bool:
     needs = _NEEDS.get(job.key.kind)
     return needs is not None and needs.needs_plugin(job)
+
+
+def _wants_inductor(job: Job) -> bool:
+    needs = _NEEDS.get(job.key.kind)
+    return needs is not None and needs.wants_inductor(job)
 
 
 def _can_run(runtime: Runtime, image: str | None) -> bool:

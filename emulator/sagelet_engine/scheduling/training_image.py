@@ -14,5 +14,8 @@ class TrainingImage:
 
     def needs_plugin(self, job: Job) -> bool:
         """True for XLA. Inductor compiles for GPUs by torch's own CUDA."""
+        return asks_for_compiler(as_training(job).spec) and not self.wants_inductor(job)
+
+    def wants_inductor(self, job: Job) -> bool:
         spec = as_training(job).spec
-        return asks_for_compiler(spec) and chosen_compiler(spec) != INDUCTOR
+        return asks_for_compiler(spec) and chosen_compiler(spec) == INDUCTOR

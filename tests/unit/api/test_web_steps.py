@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,12 +68,19 @@ def test_many_workers_are_drawn_up_to_a_number() -> None:
     assert (len(view.lanes), view.left_out) == (8, 12)
 
 
+def words_of(page: Any) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page.data.decode())).split())
+
+
 def test_the_page_of_a_job_that_runs_shows_its_steps(tmp_path: Path, bridge: MotoBridge) -> None:
     with ApiWorld(tmp_path, bridge) as world:
         world.create("train", HyperParameters={"sagemaker_training_compiler_enabled": "true"})
         world.host("train")
         reports = JobDirectories.of(world.settings.data, world.job("train")).host("algo-1").opt_ml / "output/sagelet"
         reports.mkdir(parents=True)
+        unseen = Span(step=0, steps=1, start_seconds=2.0)
+        (reports / "worker-0.json").write_text(json.dumps(asdict(worker(timeline=(unseen, SPANS[1])))))
+        assert "0 2.0 s not known - - - - " in words_of(world.page("/_sagelet/ui/jobs/train/report?part=report"))
         (reports / "worker-0.json").write_text(json.dumps(asdict(worker(timeline=SPANS))))
         text = world.page("/_sagelet/ui/jobs/train/report?part=report").data.decode()
         assert "Steps over time" in text
@@ -81,6 +89,6 @@ def test_the_page_of_a_job_that_runs_shows_its_steps(tmp_path: Path, bridge: Mot
             ("wait", "6.25"), ("compile", "62.5"), ("execute", "1.25"), ("rest", "5.0"),
             ("wait", "6.25"), ("execute", "18.75"),
         ]  # fmt: skip
-        words = " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+        words = words_of(world.page("/_sagelet/ui/jobs/train/report?part=report"))
         assert "First step, 2.0 s after the start of Python" in words
         assert "1 to 10 8.0 s 2.0 s 500 ms - 1.5 s -" in words

@@ -11,7 +11,7 @@ import sagelet_engine
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data import compilation
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.images.variants import CPU, CU12, CU13, PY39, VARIANTS, variant
+from sagelet_engine.images.variants import CPU, CU12, CU13, INDUCTOR, PY39, VARIANTS, variant
 from sagelet_engine.model.job import SecondaryStatus
 from sagelet_engine.model.training import Compilation
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime
@@ -138,6 +138,57 @@ def test_an_image_of_2022_that_only_nodes_could_have_is_not_counted_on(
     assert world.host("a").plan.image == CPU_IMAGE
 
 
+BY_INDUCTOR = {**COMPILED, "Environment": {"SAGELET_COMPILER": " Inductor "}}
+
+
+def test_a_job_for_inductor_runs_in_its_image_where_it_is_there(world: World) -> None:
+    world.create("a", **OF_2022, **BY_INDUCTOR)
+    assert world.host("a").plan.image == CPU_IMAGE
+    world.host("a").end(0)
+    world.ended("a")
+    world.runtime.images |= {INDUCTOR.reference, PY39.reference}
+    world.create("b", **OF_2022, **BY_INDUCTOR)
+    assert world.host("b").plan.image == f"{CPU_IMAGE}-inductor", "the Environment comes before the image's tag"
+    world.host("b").end(0)
+    assert world.ended("b").stand_in == ""
+
+
+def test_a_job_for_inductor_with_gpus_runs_in_its_image_where_it_is_there(gpu_world: World) -> None:
+    gpu_world.runtime.images.add(CU13.reference)
+    gpu_world.create("a", **GPU, **BY_INDUCTOR)
+    assert gpu_world.host("a").plan.image == CU13.reference
+    gpu_world.host("a").end(0)
+    gpu_world.ended("a")
+    gpu_world.runtime.images.add(INDUCTOR.reference)
+    gpu_world.create("b", **GPU, **BY_INDUCTOR)
+    assert gpu_world.host("b").plan.image == INDUCTOR.reference
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        COMPILED,
+        {"Environment": BY_INDUCTOR["Environment"]},
+        {**COMPILED, "Environment": {"SAGELET_COMPILER": "xla"}},
+    ],
+    ids=["native", "compiled", "native with the variable", "by XLA"],
+)
+def test_another_job_does_not_run_in_inductors_image(world: World, asked: dict[str, Any]) -> None:
+    world.runtime.images.add(INDUCTOR.reference)
+    world.create("a", **asked)
+    assert world.host("a").plan.image == CPU_IMAGE
+
+
+def test_inductors_image_that_only_nodes_could_have_is_not_counted_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.runtime, "knows_images", False)
+    world.runtime.images.add(INDUCTOR.reference)
+    world.create("a", **BY_INDUCTOR)
+    assert world.host("a").plan.image == CPU_IMAGE
+
+
 def test_a_job_that_is_not_compiled_says_so_while_it_trains_and_afterwards(gpu_world: World) -> None:
     gpu_world.create("a", **GPU, **COMPILED)
     host = gpu_world.host("a")
@@ -200,5 +251,8 @@ def test_variants_differ_in_what_makes_them() -> None:
     assert variant("cu12").packages == cu12
     cu13 = {"torch": "2.9.0", "torch_xla": "2.9.0", "jax-cuda13-pjrt": "0.11.2", "jax-cuda12-pjrt": None}
     assert variant("cu13").packages == cu13
-    assert [one.plugin for one in (CU12, CU13, CPU)] == ["jax-cuda12-pjrt", "jax-cuda13-pjrt", ""]
+    assert INDUCTOR.packages == {
+        "torch": "2.14.1", "torch_xla": None, "jax-cuda13-pjrt": None, "jax-cuda12-pjrt": None,
+    }  # fmt: skip
+    assert [one.plugin for one in (CU12, CU13, CPU, INDUCTOR)] == ["jax-cuda12-pjrt", "jax-cuda13-pjrt", "", ""]
     assert len({one.reference for one in VARIANTS.values()}) == len(VARIANTS)

@@ -13,6 +13,7 @@ import pytest
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.telemetry.compiler import reading, text
 from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.rows import rows
 from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds, Transfer
 from support.world import World, key, request, until
 
@@ -193,6 +194,20 @@ def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
         "70.8 samples/s; 4 graph breaks; on the CPU instead: aten::_unique2; at most 1 GiB (sagelet report one)",
     ]
     assert world.engine.metrics.final(job) == []
+
+
+def test_a_first_step_whose_start_nobody_saw_took_no_known_time(world: World) -> None:
+    """A native loop without a DataLoader: its first step has begun before the optimizer's, which ends it."""
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"), first_step_seconds=0.0)
+    host.end(0)
+    world.ended("one")
+    (line,) = [line for line in world.log("one") if line.startswith("sagelet: compiled")]
+    assert "; 40 steps, the first not known, steady 113 ms; " in line
+    shown = dict(rows(of(world, "one").total, compiled=True))
+    assert (shown["First step"], shown["Steady step"]) == ("not known", "113 ms (95 %: 150 ms)")
+    assert dict(rows(Figures(steps=1), compiled=False))["Steady step"] == "not known"
 
 
 def test_a_line_that_is_there_is_not_said_again(world: World) -> None:

@@ -13,7 +13,17 @@ from sagelet_engine.images.builder import CONTEXT_LABEL, BuildOptions, build
 from sagelet_engine.images.context import CA_BUNDLE, find_root
 from sagelet_engine.images.listing import list_images
 from sagelet_engine.images.output import BuildOutput, EventKind, ImageBuildFailed
-from sagelet_engine.images.variants import CU12, CU13, PY39, VARIANTS, TorchBuild, Variant, training_image, variant
+from sagelet_engine.images.variants import (
+    CU12,
+    CU13,
+    INDUCTOR,
+    PY39,
+    VARIANTS,
+    TorchBuild,
+    Variant,
+    training_image,
+    variant,
+)
 from support.docker_double import EngineDouble, Recorder
 
 
@@ -109,6 +119,30 @@ def test_a_variant_for_gpus_needs_cuda(engine: EngineDouble, report: Recorder) -
     with pytest.raises(SettingsError, match="--torch-build cpu"):
         build(BuildOptions(variant=CU12, torch_build=TorchBuild.CPU), report, engine)
     assert engine.builds == []
+
+
+def test_inductors_image_has_a_current_torch_with_cuda_and_no_torch_xla(engine: EngineDouble, report: Recorder) -> None:
+    assert build(BuildOptions(variant=INDUCTOR), report, engine) == f"{training_image()}-inductor"
+    arguments = engine.builds[0]["buildargs"]
+    names = ("TORCH", "TORCH_XLA", "TORCHVISION", "TORCHAUDIO", "TORCH_BUILD")
+    assert [arguments[name] for name in names] == ["2.14.1", "", "0.29.2", "2.11.0", "cuda"]
+    assert "PJRT_PLUGIN" not in arguments
+    assert "TORCH_INDEX_URL" not in arguments
+
+
+def test_inductors_image_without_cuda_is_made_of_pytorchs_own_index(engine: EngineDouble, report: Recorder) -> None:
+    """sagelet leaves CUDA out of wheels of torch 2.9. Those of 2.14 name `cuda-toolkit[...]` in their metadata."""
+    with pytest.raises(SettingsError) as refused:
+        build(BuildOptions(variant=INDUCTOR, torch_build=TorchBuild.CPU), report, engine)
+    index = "https://download.pytorch.org/whl/cpu"
+    assert str(refused.value) == (
+        "--torch-build cpu: sagelet can leave CUDA out of torch 2.9, not out of torch 2.14.1. "
+        f"Name PyTorch's own index as well: --torch-index-url {index}"
+    )
+    assert engine.builds == []
+    build(BuildOptions(variant=INDUCTOR, torch_build=TorchBuild.CPU, torch_index_url=index), report, engine)
+    arguments = engine.builds[0]["buildargs"]
+    assert (arguments["TORCH_BUILD"], arguments["TORCH_INDEX_URL"]) == ("cpu", index)
 
 
 def test_certificates_come_from_the_environment(
@@ -258,7 +292,9 @@ def test_the_variant_of_cuda_13_has_a_torch_of_the_same_cuda(engine: EngineDoubl
 
 
 def test_an_unknown_variant_is_named() -> None:
-    with pytest.raises(SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed, cu13, py39"):
+    with pytest.raises(
+        SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed, cu13, inductor, py39"
+    ):
         variant("rocm")
 
 
@@ -272,11 +308,11 @@ def test_the_variant_of_2022_has_a_python_of_then(engine: EngineDouble, report: 
 
 @pytest.mark.parametrize("made", list(VARIANTS.values()), ids=lambda made: made.name or "cpu")
 def test_every_variant_has_torch_s_own_siblings(made: Variant) -> None:
-    """torchvision 0.N+15 and torchaudio 2.N fit torch 2.N, and no other."""
+    """torchvision 0.N+15 and torchaudio 2.N fit torch 2.N, and no other, up to torchvision 0.28 and torchaudio 2.10."""
     lines = (find_root() / "training/Dockerfile").read_text().splitlines()
     defaults = dict(line[4:].split("=", 1) for line in lines if line.startswith("ARG ") and "=" in line)
     arguments = {**defaults, **made.arguments}
     minor = int(arguments["TORCH"].split(".")[1])
-    assert arguments["TORCHVISION"].startswith(f"0.{minor + 15}.")
-    assert arguments["TORCHAUDIO"].startswith(f"2.{minor}.")
-    assert arguments["TORCH_XLA"].startswith(f"2.{minor}.")
+    assert arguments["TORCHVISION"].startswith(f"0.{min(minor + 15, 29)}.")
+    assert arguments["TORCHAUDIO"].startswith(f"2.{min(minor, 11)}.")
+    assert arguments["TORCH_XLA"].startswith(f"2.{minor}.") or made is INDUCTOR

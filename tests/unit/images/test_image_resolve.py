@@ -222,7 +222,7 @@ def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
         ("[[rule]]\nmatch = 'x'\nimage = 'y'\n[[rule]]\nmatch = 7\nimage = 'y'\n", "Rule 2 of"),
         (
             "[[rule]]\nmatch = 'x'\nimgae = 'y'\n",
-            "unknown keys: imgae; known: dated, dated_image, gpu_image, image, match",
+            "unknown keys: imgae; known: dated, dated_image, gpu_image, image, inductor_image, match",
         ),
     ],
 )
@@ -270,6 +270,23 @@ def test_training_images_have_a_variant_for_gpus(resolver: Resolver) -> None:
     for image in ("pytorch-trcomp-training:1.13.1-gpu-py39", "pytorch-training:2.8-gpu-py312"):
         assert resolver.resolve(f"{CLASSIC}/{image}").gpu_images == (f"{TRAINING}-cu13", f"{TRAINING}-cu12")
     assert resolver.resolve("mine:latest").gpu_images == ()
+
+
+def test_training_images_have_a_variant_for_inductor(resolver: Resolver) -> None:
+    for image in ("pytorch-trcomp-training:1.13.1-gpu-py39", "pytorch-training:2.8-gpu-py312"):
+        assert resolver.resolve(f"{CLASSIC}/{image}").inductor_image == f"{TRAINING}-inductor"
+    assert resolver.resolve("mine:latest").inductor_image is None
+    answer = CliRunner().invoke(main, ["image", "resolve", f"{CLASSIC}/pytorch-training:2.8-gpu-py312"])
+    assert f"for Inductor {TRAINING}-inductor, if it is there" in answer.output
+
+
+def test_a_rule_of_the_user_may_name_an_image_for_inductor(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[rule]]\nmatch = 'x:(?P<tag>.+)'\nimage = 'cpu:{tag}'\ninductor_image = 'new:{tag}'\n")
+    assert Resolver(rules).resolve("x:7").inductor_image == "new:7"
+    rules.write_text("[[rule]]\nmatch = 'x'\ninductor_image = 'new:1'\nrefuse = 'no'\n")
+    with pytest.raises(SettingsError, match="`inductor_image` without `image`"):
+        Resolver(rules)
 
 
 def test_a_rule_of_the_user_may_name_an_image_for_gpus(tmp_path: Path) -> None:

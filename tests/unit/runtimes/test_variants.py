@@ -11,6 +11,7 @@ from sagelet_engine.images.variants import (
     CU12,
     CU12_RENAMED,
     CU13,
+    INDUCTOR,
     PLUGINS,
     RELEASES,
     is_training_image,
@@ -41,6 +42,16 @@ def test_any_cuda_plugin_beside_torch_xla_stands_in_for_the_gpu_variants(monkeyp
     assert found() == ("", {False})
     here |= {"torch": "2.1.0", "torch_xla": "2.1.0"}
     assert found() == ("", {False})
+
+
+def test_a_python_with_the_very_torch_and_no_torch_xla_stands_in_for_inductors_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = {"torch": "2.14.1"}
+    monkeypatch.setattr(choose, "_version", here.get)
+    assert choose.variants_here()[INDUCTOR.reference] is (sys.version_info[:2] == (3, 11))
+    here["torch_xla"] = "2.9.0"
+    assert not choose.variants_here()[INDUCTOR.reference]
 
 
 def test_the_runtime_knows_the_same_plugins_and_releases() -> None:

@@ -15,7 +15,7 @@ def summary(report: CompilerReport) -> str:
     by = " by Inductor" if report.compiler == "inductor" else ""
     parts = [f"{who}compiled{by} {times(total.compiles)} in {duration(total.compile_seconds)}{_steps(total)}"]
     if total.steps:
-        parts.append(f"{total.steps} steps, the first {duration(total.first_step_seconds)}{_steady(total)}")
+        parts.append(f"{total.steps} steps, the first {known(total.first_step_seconds)}{_steady(total)}")
     elif total.optimizer_steps > 1:
         parts.append(f"{total.optimizer_steps} optimizer steps, but no graph was ended (torch_xla.sync)")
     if total.samples_per_second:
@@ -43,6 +43,11 @@ def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1000:.3g} ms"
+
+
+def known(seconds: float) -> str:
+    """Returns a duration, or `not known` for 0. A step takes time, so 0 says that nobody saw its start."""
+    return duration(seconds) if seconds else "not known"
 
 
 def size(count: int) -> str:

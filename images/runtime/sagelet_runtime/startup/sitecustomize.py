@@ -45,7 +45,7 @@ def _activate() -> None:
 
         activation.activate()
     from sagelet_runtime import stand_ins
-    from sagelet_runtime.base import command_line, import_hook, processes
+    from sagelet_runtime.base import command_line, import_hook, processes, quiet_imports
     from sagelet_runtime.entry import patches as hook
     from sagelet_runtime.torch_xla import spawn_modules
 
@@ -55,7 +55,7 @@ def _activate() -> None:
     command = command_line.of_this_process()
     if spawn_modules.stand_in(command):
         return
-    stand_ins.activate()
+    stand_ins.activate(torch_xla=native)
     if hooked:
         hook.activate()
     if by_inductor:
@@ -66,6 +66,8 @@ def _activate() -> None:
         from sagelet_runtime.workers import whole_lines
 
         import_hook.after(whole_lines.MODULE, whole_lines.install)
+    if os.environ.get(quiet_imports.VARIABLE) != "0":
+        quiet_imports.activate()
     if debugged:
         from sagelet_runtime.entry import attach
 

@@ -33,11 +33,16 @@ def install(torch_xla: Any) -> None:
 def make_launch(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps torch_xla's `launch`, which below torchrun passes the local rank in place of the ordinal."""
 
-    def launch(fn: Callable[..., Any], args: tuple[Any, ...] = (), start_method: str = "spawn", **settings: Any) -> Any:
+    def launch(
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        start_method: str = "spawn",
+        debug_single_process: bool = False,
+    ) -> Any:
         """Calls `fn(ordinal, *args)` in a worker. Elsewhere calls torch_xla's own function."""
         if int(os.environ.get("WORLD_SIZE") or 1) > 1:
             return fn(int(os.environ["RANK"]), *args)
-        return original(fn, args=args, start_method=start_method, **settings)
+        return original(fn, args=args, start_method=start_method, debug_single_process=debug_single_process)
 
     return launch
 
@@ -98,7 +103,7 @@ def start(fn: Callable[..., Any], args: tuple[Any, ...], count: int, daemon: boo
 
     if method not in ("spawn", "fork"):
         raise ValueError(f"xmp.spawn(start_method={method!r}) cannot start workers on CPUs; use 'spawn' or 'fork'")
-    if method == "fork":
+    if method == "fork" and is_on_xla(os.environ):
         _check_no_device()
     context = mp.get_context(method)
     port = free_port()

@@ -80,8 +80,9 @@ class DeviceLoader:
 class ParallelLoader:
     """In place of ParallelLoader, the older form with one loader for each device."""
 
-    def __init__(self, loader: Iterable[Any], _devices: Sequence[Any], **_settings: Any) -> None:
-        self._loader = loader
+    def __init__(self, cpu_loader: Iterable[Any], devices: Sequence[Any], *_more: Any, **_settings: Any) -> None:
+        del devices
+        self._loader = cpu_loader
 
     def per_device_loader(self, device: Any) -> DeviceLoader:
         return DeviceLoader(self._loader, device)
@@ -97,12 +98,11 @@ def _devices(torch: Any, torch_xla: Any) -> None:
     def xla_device(*_which: Any, **_more: Any) -> Any:
         return device(torch)
 
-    def hardware(_device: Any = None) -> str:
+    def hardware(device: Any = None) -> str:  # noqa: ARG001 - part of the name's contract
         return "CUDA" if torch.cuda.is_available() else "CPU"
 
     torch_xla.device = xm.xla_device = xla_device
-    xm.xla_device_hw = hardware
-    xr.device_type = hardware
+    xm.xla_device_hw = xr.device_type = hardware
     xm.get_xla_supported_devices = lambda *_which, **_more: [str(device(torch))]
 
 
@@ -135,7 +135,7 @@ def _worlds(torch: Any) -> None:
     torch.distributed.init_process_group = init_process_group
 
 
-def mesh_reduce(_tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
+def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:  # noqa: ARG001 - part of the name's contract
     """Calls `reduce_fn` with every worker's `data`. Tensors arrive on the CPU."""
     return reduce_fn(calls.gathered_objects(moved(data, "cpu")))
 
@@ -147,7 +147,8 @@ def _steps(torch: Any) -> None:
     def nothing(*_args: Any, **_kwargs: Any) -> None:
         """Does nothing: there is no graph to end."""
 
-    def add_step_closure(closure: Callable[..., Any], args: tuple[Any, ...] = (), **_more: Any) -> None:
+    def add_step_closure(closure: Callable[..., Any], args: tuple[Any, ...] = (), run_async: bool = False) -> None:
+        del run_async
         closure(*args)
 
     def save(data: Any, file_or_path: Any, master_only: bool = True, global_master: bool = False) -> None:
@@ -182,7 +183,8 @@ def _precision(torch: Any) -> None:
     from torch_xla import amp
     from torch_xla.amp import syncfree
 
-    def autocast(_device: Any, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> Any:
+    def autocast(device: Any, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> Any:
+        del device
         kind = "cuda" if torch.cuda.is_available() else "cpu"
         return torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 

@@ -115,8 +115,9 @@ def collective_broadcast(
             _ready().broadcast(tensor, root_ordinal, group=group)
 
 
-def rendezvous(_tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
+def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
     """Returns every worker's payload, by ordinal."""
+    del tag
     if replicas and len(replicas) != world_size():
         raise ValueError("Only global rendezvous is supported")
     return gathered_objects(payload)

@@ -10,6 +10,7 @@ from typing import Any
 from sagemaker_training import errors, process, pytorch_xla, runner, torch_distributed
 
 from sagelet_runtime.base import installed
+from sagelet_runtime.base.variables import INDUCTOR
 from sagelet_runtime.base.world import World
 from sagelet_runtime.workers import distribution
 
@@ -18,6 +19,8 @@ class XlaRunner(pytorch_xla.PyTorchXLARunner):  # type: ignore[misc]
     """The toolkit's runner without its `import torch_xla`, which would take half a gigabyte until the job ends."""
 
     def _check_for_torch_xla(self) -> None:
+        if INDUCTOR in self._env_vars:
+            return
         try:
             installed.require_torch_xla()
         except installed.TorchXlaUnavailable as error:

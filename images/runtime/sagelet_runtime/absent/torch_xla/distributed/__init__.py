@@ -1,0 +1,1 @@
+"""torch_xla.distributed: workers and their loaders."""
