@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from support.server import ACCOUNT, SageletProcess
+from support.server import ACCOUNT
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-sdk"
@@ -27,6 +27,13 @@ class Endpoint(Protocol):
 
     @property
     def endpoint(self) -> str: ...
+
+
+class WithData(Endpoint, Protocol):
+    """A server whose data directory is known."""
+
+    @property
+    def data(self) -> Path: ...
 
 
 class Clients:
@@ -78,7 +85,7 @@ class Clients:
 class RunClients:
     """Runs client programs as people do: `sagelet run -- COMMAND`, without any variables of AWS or the SDK."""
 
-    def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str],
+    def __init__(self, server: WithData, directory: Path, environment: Path, others: Mapping[str, str],
                  *options: str) -> None:  # fmt: skip
         """`environment`: a virtual environment. `others`: variables to add. `options`: those of `sagelet run`."""
         self.directory = directory

@@ -106,12 +106,15 @@ def path(name: str, *rules: str, **settings: Any) -> Callable[[Callable[[Any], N
 
 def compare(path: Path, transcript: Transcript) -> None:
     """Fails if the transcript differs from the recorded one. Writes it when recording."""
-    file = RECORDED / f"{path.name}.json"
-    seen = {"about": path.about, "rules": list(path.rules), **transcript}
+    compare_file(RECORDED / f"{path.name}.json", {"about": path.about, "rules": list(path.rules), **transcript})
+
+
+def compare_file(file: File, seen: Transcript) -> None:
+    """Does what `compare` does, with the whole content of a file."""
     if RECORDING:
         file.write_text(f"{rendered(seen)}\n", encoding="utf-8")
         return
-    assert file.exists(), f"{file.name} is not recorded: SAGELET_RECORD=1 pytest {file.parent.parent}"
+    assert file.exists(), f"{file.name} is not recorded: run the test with SAGELET_RECORD=1"
     _same(json.loads(file.read_text(encoding="utf-8")), seen)
 
 

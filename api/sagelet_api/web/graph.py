@@ -1,6 +1,10 @@
-"""The picture of an execution: its steps as boxes, one row for each level, and what each waits for as lines."""
+"""The picture of an execution: its steps as boxes, one row for each level, and what each waits for as lines.
+
+A line that passes rows has a lane beside their boxes, so no line runs through a box.
+"""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from sagelet_engine.model.pipeline import StepRun
@@ -8,6 +12,8 @@ from sagelet_engine.pipelines.definition import Definition, Step
 
 #: Units of the picture.
 WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 176, 48, 24, 44, 8
+#: Width of a lane, in which lines pass a row of boxes.
+LANE = 8
 #: Letters of a name that a box has room for.
 ROOM = 22
 
@@ -25,10 +31,11 @@ class Node(NamedTuple):
 
 
 class Line(NamedTuple):
-    x1: int
-    y1: int
-    x2: int
-    y2: int
+    #: What an SVG path draws.
+    path: str
+    #: Where the outcome is written.
+    x: int
+    y: int
     #: True, False, or empty for a line that is not a branch of a condition.
     outcome: str
     taken: bool
@@ -41,31 +48,54 @@ class Graph(NamedTuple):
     height: int
 
 
+class _Place(NamedTuple):
+    """A place in a row: the box of a step, or a lane beside the boxes for lines of a step that is farther above."""
+
+    name: str
+    lane: bool
+
+    @property
+    def width(self) -> int:
+        return LANE if self.lane else WIDTH
+
+
+#: Where each place begins, in its row.
+_Lefts = dict[tuple[int, _Place], int]
+
+
 def graph(definition: Definition, runs: Mapping[str, StepRun], *, ended: bool) -> Graph:
     """Draws the steps of a definition in the states of their runs. `ended`: no step begins any more."""
-    rows = _rows(definition)
-    widest = max(map(len, rows))
-    places: dict[str, tuple[int, int]] = {}
+    levels = _levels(definition)
+    rows = _rows(definition, levels)
+    widest = max(map(_width, rows))
+    lefts: _Lefts = {}
     for down, row in enumerate(rows):
-        left = MARGIN + (widest - len(row)) * (WIDTH + ACROSS) // 2
-        for across, step in enumerate(row):
-            places[step.name] = left + across * (WIDTH + ACROSS), MARGIN + down * (HEIGHT + DOWN)
-    nodes = [_node(step, runs.get(step.name), *places[step.name], ended=ended) for row in rows for step in row]
+        left = MARGIN + (widest - _width(row)) // 2
+        for place in row:
+            lefts[down, place] = left
+            left += place.width + ACROSS
+    steps = [place.name for row in rows for place in row if not place.lane]
+    nodes = [
+        _node(definition.steps[name], runs.get(name), lefts[levels[name], _Place(name, False)], _top(levels[name]),
+              ended=ended)
+        for name in steps
+    ]  # fmt: skip
     lines = [
-        _line(places[name], places[step.name], step, name, runs)
-        for step in definition.steps.values()
-        for name in sorted(step.needs)
+        _line(name, step, levels, lefts, runs) for step in definition.steps.values() for name in sorted(step.needs)
     ]
-    return Graph(
-        nodes,
-        lines,
-        2 * MARGIN + widest * (WIDTH + ACROSS) - ACROSS,
-        2 * MARGIN + len(rows) * (HEIGHT + DOWN) - DOWN,
-    )
+    return Graph(nodes, lines, 2 * MARGIN + widest, _top(len(rows)) - DOWN + MARGIN)
 
 
-def _rows(definition: Definition) -> list[list[Step]]:
-    """Returns the steps by level: each is below all that it needs."""
+def _top(row: int) -> int:
+    return MARGIN + row * (HEIGHT + DOWN)
+
+
+def _width(row: list[_Place]) -> int:
+    return sum(place.width for place in row) + ACROSS * (len(row) - 1)
+
+
+def _levels(definition: Definition) -> dict[str, int]:
+    """Returns the row of each step: each is below all that it needs."""
     levels: dict[str, int] = {}
     left = list(definition.steps)
     while left:
@@ -73,10 +103,40 @@ def _rows(definition: Definition) -> list[list[Step]]:
         ready = [name for name in left if definition.steps[name].needs <= levels.keys()]
         levels |= {name: 1 + max((levels[one] for one in definition.steps[name].needs), default=-1) for name in ready}
         left = [name for name in left if name not in levels]
-    rows: list[list[Step]] = [[] for _ in range(max(levels.values()) + 1)]
+    return levels
+
+
+def _rows(definition: Definition, levels: Mapping[str, int]) -> list[list[_Place]]:
+    """Returns what is beside each other. A place is near those above it that lines connect it with."""
+    rows: list[list[_Place]] = [[] for _ in range(max(levels.values()) + 1)]
+    last: dict[str, int] = {}
     for name, step in definition.steps.items():
-        rows[levels[name]].append(step)
+        rows[levels[name]].append(_Place(name, False))
+        for need in step.needs:
+            last[need] = max(last.get(need, 0), levels[name])
+    for name in definition.steps:
+        for between in range(levels[name] + 1, last.get(name, 0)):
+            rows[between].append(_Place(name, True))
+    for above, row in pairwise(rows):
+        middles = _middles(above)
+        row.sort(key=lambda place: _pull(definition, place, middles))
     return rows
+
+
+def _middles(row: list[_Place]) -> dict[str, float]:
+    """Returns the middles of a row's places by name, from the middle of the row."""
+    left, middles = -_width(row) / 2, {}
+    for place in row:
+        middles[place.name] = left + place.width / 2
+        left += place.width + ACROSS
+    return middles
+
+
+def _pull(definition: Definition, place: _Place, middles: Mapping[str, float]) -> float:
+    """Returns where a place would be best: below the mean of what is above it."""
+    above = [place.name] if place.lane else definition.steps[place.name].needs
+    found = [middles[name] for name in above if name in middles]
+    return sum(found) / len(found) if found else 0.0
 
 
 def _node(step: Step, run: StepRun | None, x: int, y: int, *, ended: bool) -> Node:
@@ -91,6 +151,21 @@ def _node(step: Step, run: StepRun | None, x: int, y: int, *, ended: bool) -> No
     return Node(step.name, short, step.type, run.status.value.lower(), words, x, y)
 
 
-def _line(start: tuple[int, int], end: tuple[int, int], step: Step, name: str, runs: Mapping[str, StepRun]) -> Line:
+def _line(
+    name: str, step: Step, levels: Mapping[str, int], lefts: _Lefts, runs: Mapping[str, StepRun]
+) -> Line:  # fmt: skip
+    """Draws the line from a step to one that needs it: curves between rows, and straight down a lane in each row."""
+    start = lefts[levels[name], _Place(name, False)] + WIDTH // 2, _top(levels[name]) + HEIGHT
+    path, x, y = f"M{start[0]} {start[1]}", *start
+    for row in range(levels[name] + 1, levels[step.name]):
+        lane = lefts[row, _Place(name, True)] + LANE // 2
+        path += f"{_curve(x, y, lane, _top(row))} V{_top(row) + HEIGHT}"
+        x, y = lane, _top(row) + HEIGHT
+    end = lefts[levels[step.name], _Place(step.name, False)] + WIDTH // 2, _top(levels[step.name])
+    path += _curve(x, y, *end)
     outcome = str(step.branch[1]) if step.branch is not None and step.branch[0] == name else ""
-    return Line(start[0] + WIDTH // 2, start[1] + HEIGHT, end[0] + WIDTH // 2, end[1], outcome, taken=step.name in runs)
+    return Line(path, (x + end[0]) // 2 + 6, (y + end[1]) // 2 + 4, outcome, taken=step.name in runs)
+
+
+def _curve(x1: int, y1: int, x2: int, y2: int) -> str:
+    return f" C{x1} {y1 + DOWN // 2} {x2} {y2 - DOWN // 2} {x2} {y2}"

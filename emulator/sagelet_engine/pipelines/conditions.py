@@ -4,17 +4,18 @@
 "Pipelines overview" of the developer guide links.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sagelet_engine.pipelines.expression_rules import operand_faults
 from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve, text_of
 
-_ORDER: Mapping[str, Callable[[float, float], bool]] = {
-    "GreaterThan": lambda left, right: left > right,
-    "GreaterThanOrEqualTo": lambda left, right: left >= right,
-    "LessThan": lambda left, right: left < right,
-    "LessThanOrEqualTo": lambda left, right: left <= right,
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqualTo": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqualTo": operator.le,
 }
 _COMPARISONS = frozenset({"Equals", "NotEquals", *_ORDER})
 _MEMBERSHIPS = frozenset({"In", "NotIn"})
@@ -84,7 +85,9 @@ def holds(condition: Any, scope: Scope) -> bool:
         return any(_equal(value, one) for one in among) is (kind == "In")
     left, right = resolve(condition["LeftValue"], scope), resolve(condition["RightValue"], scope)
     if kind in _ORDER:
-        return _ORDER[kind](_number(left), _number(right))
+        # SDK v2's local mode orders two texts by their letters.
+        texts = isinstance(left, str) and isinstance(right, str)
+        return _ORDER[kind](left, right) if texts else _ORDER[kind](_number(left), _number(right))
     return _equal(left, right) is (kind == "Equals")
 
 

@@ -2,13 +2,14 @@
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.web.graph import graph
+from sagelet_api.web.graph import HEIGHT, WIDTH, graph
 from sagelet_engine.pipelines.definition import parse
 from support.api_world import ApiWorld
 from support.pipelines import ROLE, compare, condition, definition, fail, get, parameter, train
@@ -126,3 +127,53 @@ def test_each_step_is_below_what_it_needs_and_no_boxes_overlap() -> None:
     assert all(0 < x < drawn.width and 0 < y < drawn.height for x, y in places.values())
     assert {len(node.short) for node in drawn.nodes if node.name.startswith("x")} == {22}
     assert len(drawn.lines) == 3
+
+
+def long_edges() -> list[dict[str, Any]]:
+    """Twelve steps. Many need steps that are several rows above them."""
+    needs = {
+        "raw": [], "clean": ["raw"], "split": ["clean"], "stats": ["raw"], "train": ["split"], "tune": ["split", "raw"],
+        "merge": ["train", "tune", "stats"], "test": ["merge", "split", "raw"], "bias": ["test", "clean"],
+    }  # fmt: skip
+    steps = [train(name, DependsOn=above) for name, above in needs.items()]
+    good = [train("register", DependsOn=["train"]), fail("never", "x", DependsOn=["raw", "bias"])]
+    return [*steps, condition("check", [compare("Equals", 1, 1)], good, DependsOn=["bias", "stats"])]
+
+
+def _sum(parts: Sequence[float], values: Sequence[float]) -> float:
+    return sum(part * value for part, value in zip(parts, values, strict=True))
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    """Points on a line of the picture, close to each other."""
+    found: list[tuple[float, float]] = []
+    for kind, *numbers in re.findall(r"([MCV])([\d.]+)(?: ([\d.]+))?(?: ([\d.]+) ([\d.]+) ([\d.]+) ([\d.]+))?", path):
+        given = [float(one) for one in numbers if one]
+        if kind == "M":
+            found.append((given[0], given[1]))
+            continue
+        x, y = found[-1]
+        a, b, c, d, e, f = given if kind == "C" else (x, y, x, given[0], x, given[0])
+        for step in range(1, 65):
+            t = step / 64
+            parts = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+            found.append((_sum(parts, (x, a, c, e)), _sum(parts, (y, b, d, f))))
+    return found
+
+
+def test_lines_run_beside_boxes_and_not_through_them() -> None:
+    drawn = graph(parse(definition(*long_edges())), {}, ended=False)
+    assert (len(drawn.nodes), len({(node.x, node.y) for node in drawn.nodes})) == (12, 12)
+    crossed = [
+        (node.name, line.path)
+        for line in drawn.lines
+        for x, y in points(line.path)
+        for node in drawn.nodes
+        if node.x - 4 < x < node.x + WIDTH + 4 and node.y < y < node.y + HEIGHT
+    ]
+    assert crossed == []
+    tops, bottoms = ({(node.x + WIDTH // 2, node.y + down) for node in drawn.nodes} for down in (0, HEIGHT))
+    for line in drawn.lines:
+        way = points(line.path)
+        assert (way[0] in bottoms, way[-1] in tops) == (True, True)
+        assert all(0 < x < drawn.width and 0 < y < drawn.height for x, y in way)

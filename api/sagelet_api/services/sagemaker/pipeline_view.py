@@ -147,8 +147,11 @@ def metadata(execution: PipelineExecution, step: Step, run: StepRun) -> Output:
     if run.made is None:
         return {}
     member, resource = _MADE[step.type]
-    arn = run.made if run.made.startswith("arn:") else f"{_prefix(execution)}:{resource}/{run.made.lower()}"
-    return {member: {"Arn": arn}}
+    if run.made.startswith("arn:"):
+        return {member: {"Arn": run.made}}
+    # moto's ARN of a model has the model's name as it is. The ARN of a job has its name in small letters, as on AWS.
+    name = run.made if step.type == "Model" else run.made.lower()
+    return {member: {"Arn": f"{_prefix(execution)}:{resource}/{name}"}}
 
 
 def _prefix(execution: PipelineExecution) -> str:
