@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 
 from sagelet_engine.model.runtime import (
-    NO_KINDS,
     WARM_POOL_CACHE,
     Handle,
     HostPlan,
@@ -172,7 +171,6 @@ class FunctionRuntime:
     #: A function replaces any image.
     knows_images = False
     gpu_remedy = "functions use no GPUs"
-    refused_kinds = NO_KINDS
     runs_scripts = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:
