@@ -507,6 +507,26 @@ def test_steps_and_parameters_are_cut_into_pages(world: ApiWorld) -> None:
         assert "NextToken" not in rest
 
 
+@pytest.mark.parametrize("order", ["Ascending", "Descending"])
+def test_pages_of_steps_follow_the_order_in_which_the_steps_began(world: ApiWorld, order: str) -> None:
+    # The last of the definition begins first.
+    needs = {f"c{n}": {"DependsOn": [f"c{n + 1}"]} if n < 4 else {} for n in range(5)}
+    create(world, definition(*(condition(name, [compare("Equals", 1, 1)], [], **more) for name, more in needs.items())))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Succeeded")
+    names, token = [], {}
+    while True:
+        page = world.sagemaker.list_pipeline_execution_steps(
+            PipelineExecutionArn=arn, MaxResults=2, SortOrder=order, **token
+        )
+        names += [one["StepName"] for one in page["PipelineExecutionSteps"]]
+        if "NextToken" not in page:
+            break
+        token = {"NextToken": page["NextToken"]}
+    began = ["c4", "c3", "c2", "c1", "c0"]
+    assert names == (began if order == "Ascending" else began[::-1])
+
+
 def test_names_and_limits_of_an_execution(world: ApiWorld) -> None:
     more = {"PipelineDisplayName": "Shown", "PipelineDescription": "what it is"}
     create(world, definition(train("a")), **more, ParallelismConfiguration={"MaxParallelExecutionSteps": 3})
