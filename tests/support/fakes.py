@@ -193,6 +193,7 @@ class FakeRuntime:
     knows_images = True
     gpu_remedy = "`sagelet image build --variant cu13`"
     runs_scripts = True
+    awaits_time = True
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock

@@ -167,6 +167,14 @@ class Runtime(Protocol):
         """
         ...
 
+    @property
+    def awaits_time(self) -> bool:
+        """True if nothing more happens in the hosts at the present moment. Always true where time passes by itself.
+
+        False: something else may still happen at the same time of the clock, which stands still until then.
+        """
+        ...
+
     def has_image(self, image: str) -> bool:
         """True if the image exists. Raises ClientFault if this runtime could not run it in any case."""
         ...

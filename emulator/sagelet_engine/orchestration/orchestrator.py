@@ -67,16 +67,19 @@ class Orchestrator(threading.Thread):
             self._seen = -1
         self._woken.set()
 
-    def at_work(self, now_ms: int) -> bool:
-        """True if a look is due: then time that a test turns must not go on."""
+    def settled(self, now_ms: int) -> int | None:
+        """Returns the number of changes that every orchestration has heeded. None if a look is due, or if the store
+        changes just now: then time that a test turns must not go on.
+        """
+        count = self._store.changes.settled
         with self._guard:
             if not self._watched:
-                return False
+                return count
             due = self._due_ms is not None and self._due_ms <= now_ms
-            behind = self._seen != self._store.changes.count
+            behind = self._seen != count
         if due:
             self._store.changes.note()
-        return due or behind
+        return None if due or behind else count
 
     @property
     def drives_any(self) -> bool:

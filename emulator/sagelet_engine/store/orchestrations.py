@@ -93,11 +93,11 @@ class StaleOrchestration(SageletError):
 
 
 class Access(NamedTuple):
-    """A database: `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
+    """A database: `rows` reads, `write` opens a flushed transaction, and `changing` one that counts as a change."""
 
     rows: Rows
     write: Write
-    noted: Callable[[], None]
+    changing: Write
     path: Path
 
     def decoded(self, decode: Callable[[Any], T], row: Any) -> T:
@@ -203,13 +203,13 @@ class Kept(Generic[O, C]):
 
     def __init__(self, access: Access, codec: Codec[O, C]) -> None:
         self._access = access
-        self._rows, self._write, self._noted = access.rows, access.write, access.noted
+        self._rows, self._write, self._changing = access.rows, access.write, access.changing
         self._codec = codec
 
     def insert(self, record: O) -> None:
         """Makes a new record durable. Raises OrchestrationNameInUse."""
         key = record.key
-        with self._write() as db:
+        with self._changing() as db:
             try:
                 db.execute(
                     "INSERT INTO orchestrations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -221,14 +221,13 @@ class Kept(Generic[O, C]):
             except sqlite3.IntegrityError as error:
                 raise OrchestrationNameInUse(key.arn) from error
             _put_tags(db, record.id, record.tags)
-        self._noted()
 
     def update(self, record: O, changed: Sequence[Child] = (), removed: Sequence[Child] = ()) -> O:
         """Replaces the record and these children, all or nothing. Returns the record with its new version.
 
         Raises StaleOrchestration if somebody else has changed the record since it was loaded.
         """
-        with self._write() as db:
+        with self._changing() as db:
             row = (record.status.value, record.modified_ms, int(record.terminal), encode(record))
             if not db.execute(
                 "UPDATE orchestrations SET status = ?, modified_ms = ?, terminal = ?, record = ?,"
@@ -241,16 +240,14 @@ class Kept(Generic[O, C]):
                 "DELETE FROM orchestration_children WHERE orchestration_id = ? AND ordinal = ?",
                 [(record.id, one.ordinal) for one in removed],
             )
-        self._noted()
         return replace(record, version=record.version + 1)
 
     def delete(self, record: O) -> None:
         """Forgets a record with its children. Raises StaleOrchestration."""
-        with self._write() as db:
+        with self._changing() as db:
             which = (record.id, record.version)
             if not db.execute("DELETE FROM orchestrations WHERE id = ? AND version = ?", which).rowcount:
                 raise StaleOrchestration(record.key.name)
-        self._noted()
 
     def get(self, key: OrchestrationKey) -> O:
         """Raises OrchestrationNotFound."""

@@ -72,6 +72,7 @@ class Hosts:
     knows_images = True
     gpu_remedy = ""
     runs_scripts = False
+    awaits_time = True
     #: The hosts run on this machine.
     cluster = None
 

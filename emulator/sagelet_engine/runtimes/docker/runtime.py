@@ -82,6 +82,7 @@ class DockerRuntime:
     knows_images = True
     gpu_remedy = "`sagelet image build --variant cu13`, or cu12 for a driver older than 580"
     runs_scripts = True
+    awaits_time = True
 
     def __init__(
         self,

@@ -87,6 +87,7 @@ class ProcessRuntime:
         "environment, and start the server again"
     )
     runs_scripts = True
+    awaits_time = True
     endpoint_host = "127.0.0.1"
     cluster = None
 

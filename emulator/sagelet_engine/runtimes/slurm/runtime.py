@@ -51,6 +51,7 @@ class SlurmRuntime:
     knows_images = False
     gpu_remedy = "install it on the nodes"
     runs_scripts = True
+    awaits_time = True
 
     def __init__(
         self, state_dir: Path, queue: SlurmQueue, task: slurm_task.Task, clock: Clock, endpoint_host: str = "127.0.0.1"
