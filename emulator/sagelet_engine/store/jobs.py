@@ -148,6 +148,11 @@ class Store(Database):
         """Returns every job that has not ended, of all accounts and regions, the oldest first."""
         return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
 
+    def unfinished_arns(self) -> frozenset[str]:
+        """Returns the ARNs of all jobs and orchestrations that have not ended. Reads no record."""
+        of = " UNION ALL ".join(f"SELECT arn FROM {table} WHERE terminal = 0" for table in ("jobs", "orchestrations"))
+        return frozenset(arn for (arn,) in self._rows(of))
+
     def with_warm_pool(self, status: PoolStatus) -> list[Job]:
         """Returns every job whose warm pool has this status, of all accounts and regions."""
         return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))

@@ -11,6 +11,7 @@ import urllib3
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.pipelines.steps import JobStep
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.pipelines import (
@@ -252,6 +253,25 @@ def test_a_step_is_looked_at_again_if_the_answer_was_throttled(world: ApiWorld) 
     end(world, arn, "a")
     until(lambda: world.clock.turn(2) or status(world, arn) != "Executing")
     assert status(world, arn) == "Succeeded"
+
+
+def test_a_job_that_goes_on_is_not_described_again_and_again(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    look, looked = JobStep.look, []
+
+    def noting(self: JobStep, calls: Any, execution: Any, run: Any) -> Any:
+        looked.append(run.name)
+        return look(self, calls, execution, run)
+
+    monkeypatch.setattr(JobStep, "look", noting)
+    create(world, definition(train("a"), train("b"), train("later", DependsOn=["a"])))
+    arn = start(world)
+    job_of(world, arn, "b")
+    end(world, arn, "a")
+    job_of(world, arn, "later")
+    assert set(looked) == {"a"}
+    end(world, arn, "b")
+    end(world, arn, "later")
+    until(lambda: status(world, arn) == "Succeeded")
 
 
 def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> None:
