@@ -107,7 +107,7 @@ class Sagelet:
             own.tables,
             LambdaRequests(
                 bridge.requests.wsgi,
-                self.engine.functions.invoke,
+                self.engine.functions,
                 self._s3.objects,
                 bridge.functions.may_run_as if settings.enforce_iam else None,
             ),

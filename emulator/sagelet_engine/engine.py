@@ -201,8 +201,11 @@ class Engine:
         return RetentionThread(self.logs.groups, self._collector, keep, self._closing)
 
     def _make_orchestrator(self, calls: ServiceCalls) -> Orchestrator:
-        tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)
-        pipelines = PipelineWork(self._store.orchestrations, self._objects, self._clock, calls, self.functions)
+        runtime = self._runtime
+        tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop, lambda: runtime.awaits_time)
+        pipelines = PipelineWork(
+            self._store.orchestrations, self._objects, self._clock, calls, self.functions, self._store.unfinished_arns
+        )
         works: dict[OrchestrationKind, Work[Any]] = {
             OrchestrationKind.TUNING: tuning,
             OrchestrationKind.PIPELINE_EXECUTION: pipelines,

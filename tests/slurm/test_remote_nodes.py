@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.processing import given, result
 from support.server import SageletProcess, until
 from support.slurm_cluster import SlurmCluster
+from support.slurm_processing import SlurmProcessing
 from support.slurm_server import RESUMABLE, WAITING, SlurmJobs
 
 pytestmark = pytest.mark.slurm
@@ -111,3 +113,57 @@ def test_a_preempted_job_goes_on_from_its_checkpoint_and_slurms_own_limit_ends_i
     assert said[:5] == ["ready", "saved", "41", "ready", "saved"]
     assert all(line.startswith("sagelet doctor: ") for line in said[5:])
     assert jobs.s3.get_object(Bucket="tests", Key="resumed/step")["Body"].read() == b"41\n"
+
+
+#: Changes its input, writes a part of its outputs at once, and the rest once a file exists.
+PROCESS = """
+cat /opt/ml/processing/input/rows/*; rm /opt/ml/processing/input/rows/*
+echo one >/opt/ml/processing/output/early/$(hostname); echo ready
+while [ ! -e {go} ]; do sleep 0.1; done
+echo all >/opt/ml/processing/output/late/$(hostname)
+echo finished >/opt/ml/output/message
+"""
+
+
+def test_a_processing_jobs_inputs_and_outputs_cross_the_network_also_past_a_killed_server(
+    server: SageletProcess, tmp_path: Path
+) -> None:
+    jobs, go = SlurmProcessing(server), tmp_path / "go"
+    rows = jobs.put("rows", a=b"row 1\n", b=b"row 2\n")
+    directory = "/opt/ml/processing/output"
+    name = jobs.run(
+        PROCESS.format(go=go),
+        hosts=2,
+        ProcessingInputs=[
+            given("rows", rows, "/opt/ml/processing/input/rows", S3DataDistributionType="ShardedByS3Key")
+        ],
+        ProcessingOutputConfig={
+            "Outputs": [
+                result("early", "s3://tests/early", f"{directory}/early", "Continuous"),
+                result("late", "s3://tests/late", f"{directory}/late"),
+            ]
+        },
+    )
+    jobs.ready(name, 2)
+    until(lambda: jobs.objects("early/") == {"algo-1": b"one\n", "algo-2": b"one\n"})
+    assert jobs.objects("late/") == {}
+    server.kill()
+    go.touch()
+    server.start()
+    jobs = SlurmProcessing(server)
+    job = jobs.ended(name)
+    assert (job["ProcessingJobStatus"], job["ExitMessage"]) == ("Completed", "finished\n"), job
+    assert jobs.lines(name, "algo-1") == ["row 1", "ready"]
+    assert jobs.lines(name, "algo-2") == ["row 2", "ready"]
+    assert jobs.objects("late/") == {"algo-1": b"all\n", "algo-2": b"all\n"}
+
+
+def test_a_processing_job_is_stopped_and_its_outputs_come_back(server: SageletProcess) -> None:
+    jobs = SlurmProcessing(server)
+    script = "trap 'echo saved >/opt/ml/processing/state/a; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    outputs = {"Outputs": [result("state", "s3://tests/stopped", "/opt/ml/processing/state")]}
+    name = jobs.run(script, ProcessingOutputConfig=outputs)
+    jobs.ready(name)
+    jobs.sagemaker.stop_processing_job(ProcessingJobName=name)
+    assert jobs.ended(name)["ProcessingJobStatus"] == "Stopped"
+    assert jobs.objects("stopped/") == {"a": b"saved\n"}

@@ -67,7 +67,7 @@ class ApiWorld(World):
             own.tables,
             LambdaRequests(
                 bridge.requests.wsgi,
-                self.engine.functions.invoke,
+                self.engine.functions,
                 self.objects,
                 bridge.functions.may_run_as if self.settings.enforce_iam else None,
             ),

@@ -7,7 +7,7 @@ import queue
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from sagelet_engine.model.cluster import Cluster
 from sagelet_engine.model.job import Job, JobKey
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
 from sagelet_engine.model.orchestration import Orchestration
-from sagelet_engine.model.runtime import NO_KINDS, Handle, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.model.sinks import MetricPoint
 from support.object_batch import Batch
 
@@ -192,8 +192,8 @@ class FakeRuntime:
     binds_read_only = False
     knows_images = True
     gpu_remedy = "`sagelet image build --variant cu13`"
-    refused_kinds: Mapping[str, str] = NO_KINDS
     runs_scripts = True
+    awaits_time = True
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote
 
 from sagelet_api.auth.permissions import TRAINING_POLICY_TEXT
 from sagelet_api.protocol import sts_sessions
-from sagelet_api.protocol.aws_errors import AwsError, InternalFailure
+from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, ValidationException
 from sagelet_api.protocol.calls import CALL, Call, Environ, StartResponse, WsgiApp, read_body, rewind
 from sagelet_api.protocol.operations import MAX_BODY
 from sagelet_api.protocol.replies import Reply, error_reply, send
@@ -23,13 +24,15 @@ from sagelet_api.protocol.sts_sessions import StsSession
 from sagelet_api.services.moto.functions import MotoFunctions
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.keys import KeyPair
-from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, Outcome
+from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, Invoked
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore
 
 _log = logging.getLogger(__name__)
 
 #: Bytes of a package in S3, at most.
 _MOST_CODE = 262_144_000
+#: Bytes of an event, at most (Lambda quotas): of a call that waits for the answer, and of one that does not.
+_MOST_EVENT, _MOST_LATER = 6_291_456, 1_048_576
 
 
 class LambdaFunctions:
@@ -82,8 +85,21 @@ class InvalidRequestContent(AwsError):
     status = 400
 
 
-#: Runs a function by account, region, ARN or name, and event. Raises FunctionRefused, RuntimeUnavailable.
-Invoke = Callable[[str, str, str, str], Outcome]
+class RequestTooLarge(AwsError):
+    code = "RequestTooLargeException"
+    status = 413
+
+
+class Runs(Protocol):
+    """Runs functions by account, region, and ARN or name. Both raise FunctionRefused."""
+
+    def check(self, account: str, region: str, arn: str) -> None: ...
+
+    def invoke(self, account: str, region: str, arn: str, event: str, request_id: str) -> Invoked:
+        """Raises RuntimeUnavailable."""
+        ...
+
+
 #: True if Lambda may assume a role of an account.
 RoleCheck = Callable[[str, str], bool]
 
@@ -91,10 +107,10 @@ RoleCheck = Callable[[str, str], bool]
 class LambdaRequests:
     """A WSGI application: `others` (moto), with the requests of Lambda that are not moto's alone."""
 
-    def __init__(self, others: WsgiApp, invoke: Invoke, objects: ObjectStore, may_run_as: RoleCheck | None) -> None:
+    def __init__(self, others: WsgiApp, runs: Runs, objects: ObjectStore, may_run_as: RoleCheck | None) -> None:
         """`may_run_as`: None without --enforce-iam, when a function may have any role."""
         self._others = others
-        self._invoke = invoke
+        self._runs = runs
         self._objects = objects
         self._may_run_as = may_run_as
 
@@ -114,33 +130,32 @@ class LambdaRequests:
     def _answer(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         name = unquote(call.path.split("/")[3])
         qualifier = call.query.get("Qualifier")
-        event = _event(read_body(environ, MAX_BODY))
-        kind = call.headers.get("x-amz-invocation-type", "RequestResponse")
+        kind = _chosen(call, "x-amz-invocation-type", "invocationType", ("Event", "RequestResponse", "DryRun"))
+        tail = _chosen(call, "x-amz-log-type", "logType", ("None", "Tail")) == "Tail"
+        event = _event(read_body(environ, MAX_BODY), _MOST_LATER if kind == "Event" else _MOST_EVENT)
         arn = f"{name}:{qualifier}" if qualifier and name.rpartition(":")[2] != qualifier else name
-        if kind == "DryRun":
-            return send(call, Reply(204, b""), start)
-        if kind == "Event":
-            work = (call.account, call.region, arn, event)
-            threading.Thread(target=self._invoke_quietly, args=work, name="invoke", daemon=True).start()
-            return send(call, Reply(202, b""), start)
+        work = (call.account, call.region, arn)
         try:
-            outcome = self._invoke(call.account, call.region, arn, event)
+            if kind != "RequestResponse":
+                self._runs.check(*work)
+            if kind == "DryRun":
+                return send(call, Reply(204, b""), start)
+            if kind == "Event":
+                later = (*work, event, call.request_id)
+                threading.Thread(target=self._invoke_quietly, args=later, name="invoke", daemon=True).start()
+                return send(call, Reply(202, b""), start)
+            invoked = self._runs.invoke(*work, event, call.request_id)
         except FunctionRefused as error:
             raise _refusal(error) from error
         except RuntimeUnavailable as error:
             raise InternalFailure(str(error)) from error
-        headers = {"Content-Type": "application/json", "x-amzn-RequestId": call.request_id}
-        if outcome.payload is not None:
-            return send(call, Reply(200, outcome.payload.encode(), headers), start)
-        failed = {"errorMessage": outcome.message, "errorType": outcome.error}
-        if outcome.timed_out:
-            failed = {"errorMessage": f"{call.request_id} Task timed out"}
-        body = json.dumps(failed).encode()
-        return send(call, Reply(200, body, {**headers, "X-Amz-Function-Error": "Unhandled"}), start)
+        if invoked.outcome.fault:
+            raise InternalFailure(invoked.outcome.message)
+        return send(call, _reply(invoked, tail=tail), start)
 
-    def _invoke_quietly(self, account: str, region: str, arn: str, event: str) -> None:
+    def _invoke_quietly(self, account: str, region: str, arn: str, event: str, request_id: str) -> None:
         try:
-            self._invoke(account, region, arn, event)
+            self._runs.invoke(account, region, arn, event, request_id)
         except (FunctionRefused, RuntimeUnavailable) as error:
             _log.warning("the function %s was not invoked: %s", arn, error)
 
@@ -179,8 +194,54 @@ class LambdaRequests:
             return file.read_bytes()
 
 
-def _event(body: bytes) -> str:
+def _chosen(call: Call, header: str, member: str, allowed: tuple[str, ...]) -> str:
+    """Returns a header of Invoke, which has one of these values. Raises ValidationException."""
+    value = call.headers.get(header, "RequestResponse" if "RequestResponse" in allowed else allowed[0])
+    if value not in allowed:
+        raise ValidationException(
+            f"1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: "
+            f"Member must satisfy enum value set: [{', '.join(allowed)}]"
+        )
+    return value
+
+
+def _reply(invoked: Invoked, *, tail: bool) -> Reply:
+    """Returns the answer of an invocation that was waited for (API reference, Invoke)."""
+    outcome = invoked.outcome
+    headers = {
+        "Content-Type": "application/json",
+        "x-amzn-RequestId": invoked.request_id,
+        "X-Amz-Executed-Version": invoked.version,
+        **({"X-Amz-Log-Result": base64.b64encode(invoked.log).decode()} if tail else {}),
+    }
+    if outcome.payload is not None:
+        return Reply(200, outcome.payload.encode(), headers)
+    return Reply(200, json.dumps(_failure(invoked)).encode(), {**headers, "X-Amz-Function-Error": "Unhandled"})
+
+
+def _failure(invoked: Invoked) -> dict[str, object]:
+    """Returns the payload of a failed invocation. AWS writes it in one of two forms: the runtime in the function's
+    process reports an error, or Lambda sees that this process ended.
+    """
+    outcome = invoked.outcome
+    if outcome.timed_out:
+        said = f"Task timed out after {invoked.timeout_seconds:.2f} seconds"
+        return {"errorType": "Sandbox.Timedout", "errorMessage": f"RequestId: {invoked.request_id} Error: {said}"}
+    if outcome.stack is None:
+        message = f"RequestId: {invoked.request_id} Error: {outcome.message}"
+        return {"errorType": outcome.error, "errorMessage": message}
+    return {
+        "errorMessage": outcome.message,
+        "errorType": outcome.error,
+        "requestId": invoked.request_id,
+        "stackTrace": [*outcome.stack],
+    }
+
+
+def _event(body: bytes, most: int) -> str:
     """Returns the event of an Invoke. Without a payload it is an empty object, as on AWS."""
+    if len(body) > most:
+        raise RequestTooLarge(f"Request must be smaller than {most} bytes for the InvokeFunction operation")
     text = body.decode("utf-8", "replace").strip() or "{}"
     try:
         json.loads(text)

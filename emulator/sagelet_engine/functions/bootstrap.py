@@ -1,14 +1,16 @@
 """Runs the handler of a Lambda function once. It is copied beside the event. Standard library only, for Python 3.9.
 
 The directory that it is in has `event.json` and `invocation.json`. The answer goes to `../output/answer.json`:
-`payload` (JSON text), or `error` and `message`, or `timed_out`. Names and texts of errors are those of AWS's runtime
-interface client for Python, which is public (aws-lambda-python-runtime-interface-client, bootstrap.py).
+`payload` (JSON text), or `error`, `message` and `stack`, or `timed_out`; and numbers for the REPORT line. Names and
+texts of errors are those of AWS's runtime interface client for Python, which is public
+(aws-lambda-python-runtime-interface-client, bootstrap.py).
 """
 
 import importlib
 import json
 import logging
 import os
+import resource
 import sys
 import threading
 import time
@@ -23,6 +25,8 @@ INIT_SECONDS = 10
 #: Bytes of an answer, at most (Lambda quotas).
 LARGEST = 6 * 1024**2
 TIMED_OUT = 124
+#: The directory of the function's package.
+ROOT = os.environ.get("LAMBDA_TASK_ROOT", "/var/task")
 
 
 class Context:
@@ -44,24 +48,43 @@ class Context:
         return max(0, int((self._ends - time.monotonic()) * 1000))
 
 
+class Clock:
+    """When the function's own time began. The import of its module is not part of it."""
+
+    began: "float | None" = None
+
+
 def answer(**members: Any) -> None:
     """Writes the answer whole or not at all."""
+    if Clock.began is not None:
+        members["duration_ms"] = (time.monotonic() - Clock.began) * 1000
+    members["memory_kib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with open(f"{ANSWER}.tmp", "w", encoding="utf-8") as file:
         json.dump(members, file)
     os.replace(f"{ANSWER}.tmp", ANSWER)
 
 
-def fail(error: str, message: str) -> "int":
+def fail(error: str, message: str, stack: "list[str] | None" = None) -> "int":
     print(f"[ERROR] {error}: {message}", flush=True)
-    answer(error=error, message=message)
+    if stack:
+        print("Traceback (most recent call last):\n" + "".join(stack).rstrip("\n"), flush=True)
+    answer(error=error, message=message, stack=stack or [])
     return 1
+
+
+def stack_of(error: BaseException) -> "list[str]":
+    """Returns the frames of the function's own code, and of what it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = next((number for number, frame in enumerate(frames) if frame.filename.startswith(ROOT)), len(frames))
+    return traceback.format_list(frames[own:])
 
 
 def limited(seconds: float, given: "dict[str, Any]") -> threading.Timer:
     """Ends the process after so many seconds, unless the timer is cancelled."""
 
     def end() -> None:
-        print(f"{given['request_id']} Task timed out after {given['timeout_seconds']:.2f} seconds", flush=True)
+        now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+        print(f"{now} {given['request_id']} Task timed out after {given['timeout_seconds']:.2f} seconds", flush=True)
         answer(timed_out=True)
         os._exit(TIMED_OUT)
 
@@ -72,24 +95,24 @@ def limited(seconds: float, given: "dict[str, Any]") -> threading.Timer:
 
 
 def handler_of(given: "dict[str, Any]") -> Any:
-    """Imports the module of a handler `a/b.c`. Returns the function, or the name and text of an error."""
+    """Imports the module of a handler `a/b.c`. Returns the function, or name, text and frames of an error."""
     module_name, dot, name = given["handler"].rpartition(".")
     if not dot:
-        return "Runtime.MalformedHandlerName", f"Bad handler '{given['handler']}': not enough values to unpack"
+        return "Runtime.MalformedHandlerName", f"Bad handler '{given['handler']}': not enough values to unpack", []
     try:
         module = importlib.import_module(module_name.replace("/", "."))
     except ImportError as error:
+        # AWS answers without frames. The log has them for the user.
         traceback.print_exc()
-        return "Runtime.ImportModuleError", f"Unable to import module '{module_name}': {error}"
+        return "Runtime.ImportModuleError", f"Unable to import module '{module_name}': {error}", []
     except SyntaxError as error:
-        traceback.print_exc()
-        return "Runtime.UserCodeSyntaxError", f"Syntax error in module '{module_name}': {error}"
+        where = f'  File "{error.filename}" Line {error.lineno}\n    {error.text}'
+        return "Runtime.UserCodeSyntaxError", f"Syntax error in module '{module_name}': {error}", [where]
     except Exception as error:
-        traceback.print_exc()
-        return type(error).__name__, str(error)
+        return type(error).__name__, str(error), stack_of(error)
     found = getattr(module, name, None)
     if found is None:
-        return "Runtime.HandlerNotFound", f"Handler '{name}' missing on module '{module_name}'"
+        return "Runtime.HandlerNotFound", f"Handler '{name}' missing on module '{module_name}'", []
     return found
 
 
@@ -104,9 +127,8 @@ def main() -> int:
         given = json.load(file)
     with open(os.path.join(HERE, "event.json"), encoding="utf-8") as file:
         event = json.load(file)
-    root = os.environ["LAMBDA_TASK_ROOT"]
-    sys.path[0] = root
-    os.chdir(root)
+    sys.path[0] = ROOT
+    os.chdir(ROOT)
     logging.basicConfig(stream=sys.stdout, format="[%(levelname)s]\t%(asctime)s\t%(message)s")
     print(f"START RequestId: {given['request_id']} Version: {given['version']}", flush=True)
     importing = limited(INIT_SECONDS + given["timeout_seconds"], given)
@@ -118,13 +140,13 @@ def main() -> int:
 
 
 def run(handler: Any, event: Any, given: "dict[str, Any]") -> int:
+    Clock.began = time.monotonic()
     running = limited(given["timeout_seconds"], given)
     try:
         result = handler(event, Context(given))
     except Exception as error:
         running.cancel()
-        traceback.print_exc()
-        return fail(type(error).__name__, str(error))
+        return fail(type(error).__name__, str(error), stack_of(error))
     running.cancel()
     try:
         payload = json.dumps(result, default=plain)
@@ -132,10 +154,10 @@ def run(handler: Any, event: Any, given: "dict[str, Any]") -> int:
         return fail("Runtime.MarshalError", f"Unable to marshal response: {error}")
     if len(payload.encode()) > LARGEST:
         return fail(
-            "Function.ResponseSizeTooLarge", f"Response payload size exceeded maximum allowed ({LARGEST} bytes)"
+            "Function.ResponseSizeTooLarge",
+            f"Response payload size exceeded maximum allowed payload size ({LARGEST} bytes).",
         )
     answer(payload=payload)
-    print(f"END RequestId: {given['request_id']}", flush=True)
     return 0
 
 

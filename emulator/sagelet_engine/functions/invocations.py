@@ -5,9 +5,12 @@ next server finds it, and a repeated `begin` starts nothing twice. If the host w
 function runs again: at least once, as on AWS.
 """
 
+import contextlib
 import json
 import logging
+import math
 import shutil
+import signal
 import threading
 import time
 import uuid
@@ -24,7 +27,7 @@ from sagelet_engine.execution.ca_certificates import CA_FILE, write_authorities
 from sagelet_engine.functions import bootstrap
 from sagelet_engine.functions.package import unpack
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.model.functions import Function, FunctionRefused, Functions, Outcome, owner_of
+from sagelet_engine.model.functions import LOG_TAIL, Function, FunctionRefused, Functions, Invoked, Outcome, owner_of
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Observation, Runtime
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,10 @@ _SESSION_SECONDS = 3600
 #: Exit code of SIGKILL.
 _KILLED = 137
 _POLL_SECONDS = 0.01
+#: An exit code above it is that of a signal.
+_SIGNALLED = 128
+#: A larger number in an answer does not count.
+_MOST_NUMBER = 2**40
 
 
 class Invocations:
@@ -81,24 +88,34 @@ class Invocations:
         self._outcomes: dict[str, Outcome] = {}
         #: Invocations that a request waits for.
         self._waited: set[str] = set()
+        #: The ends of their logs.
+        self._tails: dict[str, bytes] = {}
 
     def begin(self, invocation: str, account: str, region: str, arn: str, event: str, most_seconds: int = 900) -> None:
         if not self.has(invocation):
             found = self._functions.get(account, region, arn)
             limited = replace(found, timeout_seconds=min(found.timeout_seconds, most_seconds))
-            self._prepare(invocation, account, region, limited, event)
+            self._prepare(invocation, account, region, limited, event, str(uuid.uuid4()))
         self._launch(invocation)
         if self._waits:
             self._wait(invocation)
 
-    def invoke(self, account: str, region: str, arn: str, event: str) -> Outcome:
+    def check(self, account: str, region: str, arn: str) -> None:
+        """Raises FunctionRefused for a function that cannot be invoked."""
+        self._functions.get(account, region, arn)
+
+    def invoke(self, account: str, region: str, arn: str, event: str, request_id: str) -> Invoked:
         """Runs a function and waits for its end. Raises FunctionRefused, RuntimeUnavailable."""
         invocation = f"function-invoke{uuid.uuid4().hex}-0"
         with self._guard:
             self._waited.add(invocation)
         try:
-            self.begin(invocation, account, region, arn, event)
-            return self._wait(invocation)
+            function = self._functions.get(account, region, arn)
+            self._prepare(invocation, account, region, function, event, request_id)
+            self._launch(invocation)
+            outcome = self._wait(invocation)
+            log_tail = self._tails.get(invocation, b"")
+            return Invoked(outcome, request_id, function.version, function.timeout_seconds, log_tail)
         finally:
             self.forget(invocation)
             with self._guard:
@@ -131,7 +148,11 @@ class Invocations:
         if outcome.fault and note["restarts"] < MOST_RESTARTS:
             self._start_again(invocation, note, outcome)
             return None
-        self._keep_log(note, handles[0])
+        lines = [*_first_lines(self._runtime, handles[0])]
+        lines += self._last_lines(invocation, note, handles[0], seen, outcome)
+        self._keep_log(note, lines)
+        if self.is_waited_for(invocation):
+            self._tails[invocation] = "".join(f"{text}\n" for _, text in lines).encode()[-LOG_TAIL:]
         self._outcomes[invocation] = outcome
         return outcome
 
@@ -139,6 +160,7 @@ class Invocations:
         self._runtime.reap(invocation)
         removal.remove_tree(self._root / invocation)
         self._outcomes.pop(invocation, None)
+        self._tails.pop(invocation, None)
 
     def sweep(self, owners: Collection[str]) -> None:
         """Forgets what an earlier server left, except the invocations of these owners. Raises RuntimeUnavailable."""
@@ -150,7 +172,9 @@ class Invocations:
 
     # --- inner ------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, invocation: str, account: str, region: str, function: Function, event: str) -> None:
+    def _prepare(
+        self, invocation: str, account: str, region: str, function: Function, event: str, request_id: str
+    ) -> None:
         """Makes the directory of an invocation, whole or not at all."""
         made = self._root / f".{invocation}"
         removal.remove_tree(made)
@@ -163,7 +187,7 @@ class Invocations:
             shutil.copyfile(bootstrap.__file__, opt_ml / INPUT / "bootstrap.py")
             write_authorities(self._authority(), opt_ml / INPUT)
             (opt_ml / INPUT / "event.json").write_text(event)
-            note = {**_described(function), "account": account, "region": region, "request_id": str(uuid.uuid4())}
+            note = {**_described(function), "account": account, "region": region, "request_id": request_id}
             (opt_ml / INPUT / "invocation.json").write_text(json.dumps(note))
             more = {"environment": dict(function.environment), "role": function.role, "restarts": 0}
             json_files.write_json(made / NOTE, {**note, **more})
@@ -230,7 +254,7 @@ class Invocations:
 
     def _outcome(self, invocation: str, note: dict[str, Any], handle: Handle, seen: Observation) -> Outcome:
         try:
-            found = nofollow.read_json(self._root / invocation / OPT_ML, f"{OUTPUT}/answer.json", _MOST_ANSWER)
+            found = self._answer_of(invocation)
         except ValueError as error:
             return Outcome(error="Runtime.MarshalError", message=f"the function's answer cannot be read: {error}")
         answer = _answered(found)
@@ -249,8 +273,27 @@ class Invocations:
             )
         return Outcome(
             error="Runtime.ExitError",
-            message=seen.error or f"Runtime exited with error: exit status {seen.exit_code}",
+            message=seen.error or _exited(seen.exit_code),
         )
+
+    def _answer_of(self, invocation: str) -> Any:
+        """Returns what the bootstrap, or the function in its place, has written. Raises ValueError."""
+        return nofollow.read_json(self._root / invocation / OPT_ML, f"{OUTPUT}/answer.json", _MOST_ANSWER)
+
+    def _last_lines(
+        self, invocation: str, note: dict[str, Any], handle: Handle, seen: Observation, outcome: Outcome
+    ) -> list[tuple[int, str]]:
+        """Returns the lines with which Lambda itself ends the log of an invocation."""
+        found: Any = None
+        with contextlib.suppress(ValueError):
+            found = self._answer_of(invocation)
+        end_ms = self._clock.now_ms() if seen.finished_ms is None else seen.finished_ms
+        lasted = _number(found, "duration_ms")
+        report = _report(note, self._seconds_of(handle, seen) * 1000 if lasted is None else lasted, outcome)
+        memory = _number(found, "memory_kib")
+        if memory is not None:
+            report += f"\tMax Memory Used: {math.ceil(memory / 1024)} MB"
+        return [(end_ms, f"END RequestId: {note['request_id']}"), (end_ms, report + _status(outcome))]
 
     def _seconds_of(self, handle: Handle, seen: Observation | None = None) -> float:
         """Returns for how long a host has run."""
@@ -266,8 +309,7 @@ class Invocations:
         removal.remove_tree(home / RUN)
         self._launch(invocation)
 
-    def _keep_log(self, note: dict[str, Any], handle: Handle) -> None:
-        lines = [*_first_lines(self._runtime, handle)]
+    def _keep_log(self, note: dict[str, Any], lines: list[tuple[int, str]]) -> None:
         try:
             self._functions.keep_log(note["account"], note["region"], note["log_group"], note["log_stream"], lines)
         except Exception:
@@ -299,8 +341,43 @@ def _answered(found: Any) -> Outcome | None:
     if isinstance(found.get("payload"), str):
         return Outcome(payload=found["payload"])
     if isinstance(found.get("error"), str):
-        return Outcome(error=found["error"] or "Error", message=str(found.get("message", "")))
+        frames = found.get("stack")
+        stack = tuple(map(str, frames)) if isinstance(frames, list) else ()
+        return Outcome(error=found["error"] or "Error", message=str(found.get("message", "")), stack=stack)
     return None
+
+
+def _exited(code: int) -> str:
+    """Returns Lambda's text about a process that ended without an answer. Above 128 it is a signal, as in a shell."""
+    if code == 0:
+        return "Runtime exited without providing a reason"
+    if code <= _SIGNALLED:
+        return f"Runtime exited with error: exit status {code}"
+    name = (signal.strsignal(code - _SIGNALLED) or f"signal {code - _SIGNALLED}").lower()
+    return f"Runtime exited with error: signal: {name}"
+
+
+def _number(found: Any, name: str) -> float | None:
+    """Returns a number of the answer's file. The function may have written anything there."""
+    value = found.get(name) if isinstance(found, dict) else None
+    sound = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST_NUMBER
+    return float(value) if sound and value is not None else None
+
+
+def _report(note: dict[str, Any], lasted_ms: float, outcome: Outcome) -> str:
+    """Returns the REPORT line up to the memory that the function was given (developer guide, "Log format")."""
+    lasted_ms = note["timeout_seconds"] * 1000 if outcome.timed_out else lasted_ms
+    return (
+        f"REPORT RequestId: {note['request_id']}\tDuration: {lasted_ms:.2f} ms\t"
+        f"Billed Duration: {math.ceil(lasted_ms)} ms\tMemory Size: {note['memory_mib']} MB"
+    )
+
+
+def _status(outcome: Outcome) -> str:
+    if outcome.timed_out:
+        return "\tStatus: timeout"
+    ended = outcome.payload is None and outcome.stack is None
+    return f"\tStatus: error\tError Type: {outcome.error}" if ended else ""
 
 
 def _first_lines(runtime: Runtime, handle: Handle) -> Iterator[tuple[int, str]]:

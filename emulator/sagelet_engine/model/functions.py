@@ -6,6 +6,8 @@ from typing import Protocol
 
 from sagelet_engine.base.errors import SageletError
 
+#: Bytes of LogResult (API reference, Invoke).
+LOG_TAIL = 4096
 #: The beginning of the ids of invocations.
 _PREFIX = "function"
 
@@ -85,6 +87,21 @@ class Outcome:
     timed_out: bool = False
     #: True if the machine failed, and not the function.
     fault: bool = False
+    #: Where it failed, as Python's `traceback` formats frames. None: its process ended, and no code reported an error.
+    stack: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Invoked:
+    """An invocation that somebody waited for, after its end."""
+
+    outcome: Outcome
+    request_id: str
+    #: The version that ran.
+    version: str
+    timeout_seconds: int
+    #: The end of its log, at most LOG_TAIL bytes.
+    log: bytes
 
 
 class Invoker(Protocol):

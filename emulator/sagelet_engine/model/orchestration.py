@@ -93,8 +93,13 @@ class Orchestration:
 class Child:
     """What an orchestration knows of one job that it makes. A kind adds the fields."""
 
-    #: From 1, in the order of creation. Unique in its orchestration.
+    #: From 1. Unique in its orchestration.
     ordinal: int
+
+    @property
+    def list_order(self) -> int:
+        """The place among its orchestration's children in lists. Unique among them."""
+        return self.ordinal
 
 
 def enter(record: O, to: OrchestrationStatus, now_ms: int, **changes: Any) -> O:

@@ -131,6 +131,10 @@ class StepRun(Child):
     timed_out: bool = False
 
     @property
+    def list_order(self) -> int:
+        return self.begun
+
+    @property
     def ended(self) -> bool:
         return self.state is StepState.ENDED
 

@@ -7,7 +7,6 @@ sagelet: a runtime keeps what it needs outside of this process (container labels
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from sagelet_engine.model.cluster import Cluster
@@ -18,10 +17,6 @@ WARM_POOL_CACHE = "sagemaker/warmpoolcache"
 SCRATCH = "scratch"
 #: Processes and threads of a host: enough for data loaders and compilers, and a limit for a fork bomb.
 MOST_PROCESSES = 16384
-
-
-#: The `refused_kinds` of a runtime that starts the hosts of every kind of job.
-NO_KINDS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -166,14 +161,17 @@ class Runtime(Protocol):
         ...
 
     @property
-    def refused_kinds(self) -> Mapping[str, str]:
-        """The values of JobKind whose hosts it does not start, with the reason and the remedy."""
-        ...
-
-    @property
     def runs_scripts(self) -> bool:
         """True if hosts run the job's scripts. False if functions of a test stand in for them; those are not
         diagnosed.
+        """
+        ...
+
+    @property
+    def awaits_time(self) -> bool:
+        """True if nothing more happens in the hosts at the present moment. Always true where time passes by itself.
+
+        False: something else may still happen at the same time of the clock, which stands still until then.
         """
         ...
 

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: Real seconds between two looks while the store changes all the time.
 SHORTEST_SECONDS = 0.02
+#: The same after a look that took long. A look may take seconds, when it runs a function in simulated time.
+LONGEST_PAUSE_SECONDS = 0.5
 #: The longest real time without a look, because a clock may jump.
 LONGEST_SECONDS = 5.0
 #: Real seconds until the next try after an error, whatever changes meanwhile.
@@ -67,16 +69,19 @@ class Orchestrator(threading.Thread):
             self._seen = -1
         self._woken.set()
 
-    def at_work(self, now_ms: int) -> bool:
-        """True if a look is due: then time that a test turns must not go on."""
+    def settled(self, now_ms: int) -> int | None:
+        """Returns the number of changes that every orchestration has heeded. None if a look is due, or if the store
+        changes just now: then time that a test turns must not go on.
+        """
+        count = self._store.changes.settled
         with self._guard:
             if not self._watched:
-                return False
+                return count
             due = self._due_ms is not None and self._due_ms <= now_ms
-            behind = self._seen != self._store.changes.count
+            behind = self._seen != count
         if due:
             self._store.changes.note()
-        return due or behind
+        return None if due or behind else count
 
     @property
     def drives_any(self) -> bool:
@@ -105,12 +110,13 @@ class Orchestrator(threading.Thread):
             if not watched:
                 self._woken.wait()
                 continue
-            seen = self._store.changes.count
+            seen, began = self._store.changes.count, time.monotonic()
             due_ms = self._look(watched)
             with self._guard:
                 self._due_ms = due_ms
                 self._seen = seen if self._watched <= set(watched) else -1
-            self._closing.wait(SHORTEST_SECONDS)
+            # Looks take at most half of the time, however many children there are.
+            self._closing.wait(min(LONGEST_PAUSE_SECONDS, max(SHORTEST_SECONDS, time.monotonic() - began)))
             left = LONGEST_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
             self._store.changes.wait(seen, min(LONGEST_SECONDS, max(0.0, left)))
 

@@ -59,7 +59,13 @@ class _State:
 
     def __init__(self, execution: PipelineExecution, runs: dict[str, StepRun], now_ms: int, lookups: Lookups) -> None:
         self.execution = execution
-        self.runs = runs
+        self.runs: dict[str, StepRun] = {}
+        #: What follows from the runs: a decision may begin hundreds of steps, and each asks for it.
+        self._properties: dict[str, Any] = {}
+        self._unsuccessful: set[str] = set()
+        self._last_begun = 0
+        for run in runs.values():
+            self._put(run)
         self.now_ms = now_ms
         self.definition = parse(execution.definition)
         self._lookups = lookups
@@ -100,9 +106,16 @@ class _State:
 
     def _put(self, run: StepRun) -> None:
         self.runs[run.name] = run
+        self._last_begun = max(self._last_begun, run.begun)
+        self._properties.pop(run.name, None)
+        self._unsuccessful.discard(run.name)
+        if run.succeeded:
+            self._properties[run.name] = run.properties
+        elif run.ended:
+            self._unsuccessful.add(run.name)
 
     def _failed(self) -> bool:
-        return any(run.ended and run.status is not StepStatus.SUCCEEDED for run in self.runs.values())
+        return bool(self._unsuccessful)
 
     def _may_begin(self, step: Step) -> bool:
         if step.name in self.runs or not self._is_chosen(step.name):
@@ -121,8 +134,9 @@ class _State:
         return self._selected is None or name in self._selected or name in self._reused
 
     def _begun(self, step: Step) -> StepRun:
-        begun = max((run.begun for run in self.runs.values()), default=0) + 1
-        run = StepRun(step.ordinal, step.name, begun, StepState.PLANNED, StepStatus.STARTING, self.now_ms)
+        run = StepRun(
+            step.ordinal, step.name, self._last_begun + 1, StepState.PLANNED, StepStatus.STARTING, self.now_ms
+        )
         try:
             return self._from_source(run) if step.name in self._reused else self._evaluated(step, run)
         except UNUSABLE as error:
@@ -192,12 +206,11 @@ class _State:
         )
 
     def _scope(self, step: Step, run: StepRun) -> Scope:
-        done = {name: one.properties for name, one in self.runs.items() if one.succeeded}
         return Scope(
             self.execution.parameters,
             variables(self.execution, step, run),
             self.definition.experiment,
-            done,
+            self._properties,
             self._property_file,
             self._lookups.document,
         )

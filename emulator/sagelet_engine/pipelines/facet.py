@@ -255,13 +255,11 @@ class Pipelines:
                     return execution
         return None
 
-    def step_order(self, execution: PipelineExecution) -> list[tuple[int, str]]:
-        """Returns ordinal and name of the steps that have begun, in that order."""
-        return self._kept.child_order(execution.id, "begun", "name")
-
-    def steps_at(self, execution: PipelineExecution, ordinals: Sequence[int]) -> list[StepRun]:
-        """Returns the steps with these ordinals, in this order. A retry may have removed some meanwhile."""
-        return self._kept.children_at(execution.id, ordinals)
+    def step_page(
+        self, execution: PipelineExecution, after: int | None, limit: int, *, newest_first: bool
+    ) -> list[StepRun]:
+        """Returns at most `limit` steps in the order in which they began. `after`: `begun` of the last one before."""
+        return self._kept.children_page(execution.id, after, limit, newest_first=newest_first)
 
     def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None) -> None:
         """Replaces members of the request (name, description) and the limit. Raises OrchestrationNotFound."""

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.functions import FunctionRefused, Invoker, invocation_id
+from sagelet_engine.model.job import JobKind
+from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus, suffix
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
 from sagelet_engine.pipelines import outputs, retrying
@@ -95,9 +97,10 @@ def job_name(execution: PipelineExecution, run: StepRun, given: str | None, long
 
 @dataclass(frozen=True)
 class JobStep:
-    """A step that makes a job: `noun` is `TrainingJob`, `ProcessingJob`, ..."""
+    """A step that makes a job: `noun` is `TrainingJob`, `ProcessingJob`, ..., and `resource` its word in ARNs."""
 
     noun: str
+    resource: str
     #: Longest name of such a job.
     longest: int = 63
 
@@ -137,6 +140,11 @@ class JobStep:
     def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> None:
         _call(calls, execution, f"Stop{self.noun}", {f"{self.noun}Name": run.made})
 
+    def arn(self, execution: PipelineExecution, run: StepRun) -> str:
+        """Returns the ARN of the job that the step has made."""
+        key = execution.key
+        return f"arn:aws:sagemaker:{key.region}:{key.account}:{self.resource}/{str(run.made).lower()}"
+
     def _name(self, execution: PipelineExecution, run: StepRun) -> str:
         return job_name(execution, run, run.arguments.get(f"{self.noun}Name"), self.longest)
 
@@ -152,6 +160,7 @@ class TuningStep(JobStep):
     """Its properties have TrainingJobSummaries, too: up to 50 trials, the best first (SDK v2's TuningStep)."""
 
     noun: str = "HyperParameterTuningJob"
+    resource: str = OrchestrationKind.TUNING.value
     longest: int = 32
 
     def more(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, answer: JsonObject) -> JsonObject:
@@ -315,8 +324,8 @@ def _invocation(execution: PipelineExecution, run: StepRun) -> str:
 
 #: The kinds that need nothing but calls. The work of executions adds Lambda.
 KINDS: Mapping[str, StepKind] = {
-    "Training": JobStep("TrainingJob"),
-    "Processing": JobStep("ProcessingJob"),
+    "Training": JobStep("TrainingJob", JobKind.TRAINING.value),
+    "Processing": JobStep("ProcessingJob", JobKind.PROCESSING.value),
     "Tuning": TuningStep(),
     "Model": ModelStep(),
     "RegisterModel": RegisterModelStep(),

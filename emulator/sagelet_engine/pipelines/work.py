@@ -1,7 +1,7 @@
 """The work of pipeline executions: what the orchestrator does for each of them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
@@ -19,6 +19,7 @@ from sagelet_engine.pipelines.malformed import UNUSABLE, failed
 from sagelet_engine.pipelines.steps import (
     CALLBACK_EXPIRED,
     KINDS,
+    JobStep,
     LambdaStep,
     Look,
     StepKind,
@@ -47,18 +48,23 @@ class PipelineWork:
         clock: Clock,
         calls: ServiceCalls,
         invoker: Invoker = NO_INVOKER,
+        unfinished: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
+        """`unfinished`: returns the ARNs of jobs that have not ended. A job that is not among them is described."""
         self._kept = kept.of(PIPELINE_EXECUTION)
         self._objects = objects
         self._clock = clock
         self._calls = calls
+        self._unfinished = unfinished
         self._functions = LambdaStep(invoker)
         self._kinds: Mapping[str, StepKind] = {**KINDS, "Lambda": self._functions}
 
     def step(self, record: PipelineExecution) -> float | None:
         before = self._kept.children(record.id)
         now_ms = self._clock.now_ms()
-        runs = [self._seen(record, one, now_ms) for one in before]
+        # One question for all, since there may be hundreds, and most of them have not ended.
+        going_on = self._unfinished()
+        runs = [one if self._goes_on(record, one, going_on) else self._seen(record, one, now_ms) for one in before]
         decision = decide(record, before, runs, now_ms, self._lookups(record, now_ms))
         if decision.changed or decision.execution != record:
             failpoint(Failpoint.BEFORE_DECISION)
@@ -102,6 +108,13 @@ class PipelineWork:
                 made = [one for one in made if now.get(one.ordinal) == seen[one.ordinal]]
 
     # --- what steps are like now --------------------------------------------------------------------------------
+
+    def _goes_on(self, record: PipelineExecution, run: StepRun, going_on: frozenset[str]) -> bool:
+        """True if a step's job has not ended, so that there is nothing to see."""
+        if run.state is not StepState.RUNNING or run.retry_ms is not None:
+            return False
+        kind = self._kinds[parse(record.definition).steps[run.name].type]
+        return isinstance(kind, JobStep) and kind.arn(record, run) in going_on
 
     def _seen(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
         """Returns the step, updated from the state of what it made (a job, a message, ...)."""

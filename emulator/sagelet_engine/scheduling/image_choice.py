@@ -87,8 +87,6 @@ class ImageChoice:
         return None
 
     def _resolve(self, job: Job) -> Resolution:
-        if why := self.runtime.refused_kinds.get(job.key.kind.value):
-            raise ClientFault(why)
         uri = job.spec.image
         if not uri:
             # Only CreateTrainingJob allows a request without an image.

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 
 from sagelet_engine.model.runtime import (
-    NO_KINDS,
     WARM_POOL_CACHE,
     Handle,
     HostPlan,
@@ -172,7 +171,6 @@ class FunctionRuntime:
     #: A function replaces any image.
     knows_images = False
     gpu_remedy = "functions use no GPUs"
-    refused_kinds = NO_KINDS
     runs_scripts = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:
@@ -180,12 +178,39 @@ class FunctionRuntime:
         self._function_of = function_of
         self._guard = threading.Lock()
         self._hosts: dict[str, list[FunctionHost]] = {}
+        #: Number of times that something began to happen, and that number when all was known to be over.
+        self._stirred = 0
+        self._rested = -1
+        #: True if somebody waits for it.
+        self.is_awaited = False
+
+    @property
+    def awaits_time(self) -> bool:
+        with self._guard:
+            self.is_awaited = self._rested != self._stirred
+            return not self.is_awaited
+
+    @property
+    def stirred(self) -> int:
+        with self._guard:
+            return self._stirred
+
+    def stir(self) -> None:
+        """Notes that something may happen from now on."""
+        with self._guard:
+            self._stirred += 1
+
+    def rest(self, stirred: int) -> None:
+        """Notes that nothing more happens at the present moment, unless something began after `stirred` was read."""
+        with self._guard:
+            self._rested = stirred
 
     def has_image(self, image: str) -> bool:  # noqa: ARG002 - see knows_images
         return True
 
     def launch(self, plan: LaunchPlan) -> list[Handle]:
         function = self._function_of(plan)
+        self.stir()
         with self._guard:
             there = self._hosts.get(plan.job_id)
             hosts = there or [self._host(plan, host) for host in plan.hosts]
@@ -242,6 +267,7 @@ class FunctionRuntime:
         one = self._known(handle)
         if one is None:
             return
+        self.stir()
         if force:
             one.end(KILLED)
         else:

@@ -68,27 +68,42 @@ class Pacemaker(threading.Thread):
         """Turns the clock if no function and no part of the engine has anything to do now."""
         if self._clock.at_work:
             return
-        # Before the jobs are looked at: an orchestrator that is idle now makes no job unless one of those ends.
         now = self._clock.now_ms()
-        # And after the lines of the functions are stored, since an orchestrator may stop a job because of them.
-        if self._has_new_lines() or self._orchestrator.at_work(now):
+        # First, because it is cheap, and there may be hundreds of jobs.
+        heeded = self._orchestrator.settled(now)
+        if heeded is None and not self._runtime.is_awaited:
             return
+        stirred = self._runtime.stirred
         jobs = self._unfinished()
-        if self._is_placing(jobs):
+        next_ms = self._next_of_all(jobs, now)
+        if next_ms is None:
             return
-        next_ms = min(self._clock.next_wake_ms(), self._orchestrator.due_ms or math.inf)
-        for job in jobs:
-            moment = self._next_ms(job, now)
-            if moment is None or moment <= now:
-                return
-            next_ms = min(next_ms, moment)
-        self._clock.turn_to(next_ms)
+        self._runtime.rest(stirred)
+        # If anything has changed meanwhile, a job may have ended that was read no more, and an orchestrator may have
+        # made one that was not read yet.
+        if heeded is None or self._orchestrator.settled(now) != heeded:
+            return
+        self._runtime.stir()
+        self._clock.turn_to(min(next_ms, self._clock.next_wake_ms(), self._orchestrator.due_ms or math.inf))
 
-    def _has_new_lines(self) -> bool:
+    def _next_of_all(self, jobs: Sequence[Job], now_ms: int) -> float | None:
+        """Returns when something is to happen to one of the jobs, or None if the engine works on one now."""
+        # Also while lines are not stored, since an orchestrator may stop a job because of them.
+        if self._is_placing(jobs) or self._has_new_lines(jobs):
+            return None
+        next_ms = math.inf
+        for job in jobs:
+            moment = self._next_ms(job, now_ms)
+            if moment is None or moment <= now_ms:
+                return None
+            next_ms = min(next_ms, moment)
+        return next_ms
+
+    def _has_new_lines(self, jobs: Sequence[Job]) -> bool:
         """True if a running child of an orchestration has printed lines that are not stored yet."""
         if not self._orchestrator.drives_any:
             return False
-        children = [job for job in self._unfinished() if job.parent is not None and job.secondary in lifecycle.RUNNING]
+        children = [job for job in jobs if job.parent is not None and job.secondary in lifecycle.RUNNING]
         return any(
             one.ended is None and one.last_position not in (None, self._position(job, one.handle.host))
             for job in children

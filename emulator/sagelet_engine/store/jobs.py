@@ -9,7 +9,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -73,15 +73,19 @@ class Store(Database):
         self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
         self.orchestrations = sql_orchestrations.Orchestrations(
-            sql_orchestrations.Access(self._rows, self._write, self._note_change, path)
+            sql_orchestrations.Access(self._rows, self._write, self._changing, path)
         )
         self.pipelines = sql_pipelines.Pipelines(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS, waiting)
 
-    def _note_change(self) -> None:
-        self.status_noted.set()
-        self.changes.note()
+    @contextmanager
+    def _changing(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Runs a transaction that changes a record, and says so."""
+        with self.changes.changing():
+            with self._write(durable) as db:
+                yield db
+            self.status_noted.set()
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -89,7 +93,7 @@ class Store(Database):
         """Makes a new job durable. Raises JobNameInUse."""
         key = job.key
         row = (job.id, key.account, key.region, key.name, key.arn, *_state(job))
-        with self._write() as db:
+        with self._changing() as db:
             try:
                 db.execute(
                     "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
@@ -101,7 +105,6 @@ class Store(Database):
             _put_tags(db, job.id, job.tags)
             parameters = [(job.id, *given) for given in job.hyperparameters.items()]
             db.executemany("INSERT INTO hyperparameters VALUES (?, ?, ?)", parameters)
-        self._note_change()
 
     def update(self, job: J, *, durable: bool = True) -> J:
         """Replaces the record if nobody else has changed it since it was loaded. Returns it with its new version.
@@ -112,7 +115,7 @@ class Store(Database):
 
     def update_all(self, *jobs: J, durable: bool = True) -> list[J]:
         """Replaces all of these records, or none of them; see `update`."""
-        with self._write(durable) as db:
+        with self._changing(durable) as db:
             for job in jobs:
                 changed = db.execute(
                     "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
@@ -121,15 +124,13 @@ class Store(Database):
                 ).rowcount
                 if not changed:
                     raise StaleRecord(job.key.name)
-        self._note_change()
         return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: Job) -> None:
         """Forgets a job with its tags, log streams and metric points. Raises StaleRecord if it has changed."""
-        with self._write() as db:
+        with self._changing() as db:
             if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
                 raise StaleRecord(job.key.name)
-        self.changes.note()
 
     def get(self, key: JobKey) -> Job:
         """Returns a job. Raises JobNotFound."""
@@ -146,6 +147,11 @@ class Store(Database):
     def unfinished(self) -> list[Job]:
         """Returns every job that has not ended, of all accounts and regions, the oldest first."""
         return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+
+    def unfinished_arns(self) -> frozenset[str]:
+        """Returns the ARNs of all jobs and orchestrations that have not ended. Reads no record."""
+        of = " UNION ALL ".join(f"SELECT arn FROM {table} WHERE terminal = 0" for table in ("jobs", "orchestrations"))
+        return frozenset(arn for (arn,) in self._rows(of))
 
     def with_warm_pool(self, status: PoolStatus) -> list[Job]:
         """Returns every job whose warm pool has this status, of all accounts and regions."""
@@ -298,7 +304,7 @@ class Store(Database):
             events=stream.events + len(times),
             bytes=stream.bytes + size,
         )
-        with self._write(durable=False) as db:
+        with self.changes.changing(), self._write(durable=False) as db:
             sql_append.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
             db.executemany(
                 "INSERT INTO metric_points (job_id, name, value, time_ms, host) VALUES (?, ?, ?, ?, ?)",
@@ -312,7 +318,6 @@ class Store(Database):
                     after.position, first, after.last_ms, after.ingested_ms, after.events, size, not times, stream.id,
                 ),
             )  # fmt: skip
-        self.changes.note()
         return after
 
     def stream(self, account: str, region: str, name: str, kind: JobKind = JobKind.TRAINING) -> LogStream | None:

@@ -62,6 +62,14 @@ MIGRATION = """
     END;
     """
 
+#: A page of a list reads its own children by the index, because an execution may have thousands of steps.
+LIST_MIGRATION = """
+    ALTER TABLE orchestration_children ADD COLUMN list_order INTEGER NOT NULL DEFAULT 0;
+    UPDATE orchestration_children SET list_order =
+        coalesce(CASE WHEN json_valid(record) THEN json_extract(record, '$.begun') END, ordinal);
+    CREATE INDEX orchestration_children_in_order ON orchestration_children (orchestration_id, list_order);
+    """
+
 _TAGS = "SELECT json_group_object(key, value) FROM orchestration_tags AS t WHERE t.orchestration_id"
 _SELECT = f"SELECT record, version, ({_TAGS} = orchestrations.id) FROM orchestrations"
 _OLDEST = (
@@ -75,8 +83,8 @@ _IS_OF_A_STEP = (
     " AND json_extract(s.record, '$.made') = o.name)"
 )
 _PUT_CHILD = (
-    "INSERT INTO orchestration_children VALUES (?, ?, ?)"
-    " ON CONFLICT (orchestration_id, ordinal) DO UPDATE SET record = excluded.record"
+    "INSERT INTO orchestration_children (orchestration_id, ordinal, list_order, record) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (orchestration_id, ordinal) DO UPDATE SET list_order = excluded.list_order, record = excluded.record"
 )
 
 
@@ -85,11 +93,11 @@ class StaleOrchestration(SageletError):
 
 
 class Access(NamedTuple):
-    """A database: `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
+    """A database: `rows` reads, `write` opens a flushed transaction, and `changing` one that counts as a change."""
 
     rows: Rows
     write: Write
-    noted: Callable[[], None]
+    changing: Write
     path: Path
 
     def decoded(self, decode: Callable[[Any], T], row: Any) -> T:
@@ -195,13 +203,13 @@ class Kept(Generic[O, C]):
 
     def __init__(self, access: Access, codec: Codec[O, C]) -> None:
         self._access = access
-        self._rows, self._write, self._noted = access.rows, access.write, access.noted
+        self._rows, self._write, self._changing = access.rows, access.write, access.changing
         self._codec = codec
 
     def insert(self, record: O) -> None:
         """Makes a new record durable. Raises OrchestrationNameInUse."""
         key = record.key
-        with self._write() as db:
+        with self._changing() as db:
             try:
                 db.execute(
                     "INSERT INTO orchestrations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -213,14 +221,13 @@ class Kept(Generic[O, C]):
             except sqlite3.IntegrityError as error:
                 raise OrchestrationNameInUse(key.arn) from error
             _put_tags(db, record.id, record.tags)
-        self._noted()
 
     def update(self, record: O, changed: Sequence[Child] = (), removed: Sequence[Child] = ()) -> O:
         """Replaces the record and these children, all or nothing. Returns the record with its new version.
 
         Raises StaleOrchestration if somebody else has changed the record since it was loaded.
         """
-        with self._write() as db:
+        with self._changing() as db:
             row = (record.status.value, record.modified_ms, int(record.terminal), encode(record))
             if not db.execute(
                 "UPDATE orchestrations SET status = ?, modified_ms = ?, terminal = ?, record = ?,"
@@ -228,21 +235,19 @@ class Kept(Generic[O, C]):
                 (*row, record.id, record.version),
             ).rowcount:
                 raise StaleOrchestration(record.key.name)
-            db.executemany(_PUT_CHILD, [(record.id, one.ordinal, encode_child(one)) for one in changed])
+            db.executemany(_PUT_CHILD, [(record.id, one.ordinal, one.list_order, encode_child(one)) for one in changed])
             db.executemany(
                 "DELETE FROM orchestration_children WHERE orchestration_id = ? AND ordinal = ?",
                 [(record.id, one.ordinal) for one in removed],
             )
-        self._noted()
         return replace(record, version=record.version + 1)
 
     def delete(self, record: O) -> None:
         """Forgets a record with its children. Raises StaleOrchestration."""
-        with self._write() as db:
+        with self._changing() as db:
             which = (record.id, record.version)
             if not db.execute("DELETE FROM orchestrations WHERE id = ? AND version = ?", which).rowcount:
                 raise StaleOrchestration(record.key.name)
-        self._noted()
 
     def get(self, key: OrchestrationKey) -> O:
         """Raises OrchestrationNotFound."""
@@ -285,25 +290,15 @@ class Kept(Generic[O, C]):
         decode_one = partial(_child, self._codec)
         return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
 
-    def child_order(self, record_id: str, by: str, name: str) -> list[tuple[int, str]]:
-        """Returns ordinal and one member (`name`) of each child, in the order of another member (`by`).
-
-        Reading whole records takes ten times as long.
-        """
-        select = (
-            "SELECT ordinal, json_extract(record, ?) FROM orchestration_children WHERE orchestration_id = ?"
-            " ORDER BY json_extract(record, ?)"
-        )
-        return [(ordinal, text) for ordinal, text in self._rows(select, (f"$.{name}", record_id, f"$.{by}"))]
-
-    def children_at(self, record_id: str, ordinals: Sequence[int]) -> list[C]:
-        """Returns the children with these ordinals that exist, in this order."""
-        marks = ", ".join("?" * len(ordinals))
-        select = f"SELECT record FROM orchestration_children WHERE orchestration_id = ? AND ordinal IN ({marks})"
+    def children_page(self, record_id: str, after: int | None, limit: int, *, newest_first: bool) -> list[C]:
+        """Returns at most `limit` children in the order of `list_order`. `after`: the last one's of the page before."""
+        sign, order = ("<", "DESC") if newest_first else (">", "ASC")
+        beyond = "" if after is None else f" AND list_order {sign} ?"
+        select = f"SELECT record FROM orchestration_children WHERE orchestration_id = ?{beyond}"
+        parameters = (record_id, *(() if after is None else (after,)), limit)
+        rows = self._rows(f"{select} ORDER BY list_order {order} LIMIT ?", parameters)
         decode_one = partial(decode_child, self._codec)
-        rows = self._rows(select, (record_id, *ordinals))
-        found = {one.ordinal: one for one in (self._access.decoded(decode_one, text) for (text,) in rows)}
-        return [found[ordinal] for ordinal in ordinals if ordinal in found]
+        return [self._access.decoded(decode_one, text) for (text,) in rows]
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""

@@ -79,4 +79,5 @@ MIGRATIONS = (
     {sql_logs.KINDS_MIGRATION}
     """,
     sql_pipelines.MIGRATION,
+    sql_orchestrations.LIST_MIGRATION,
 )

@@ -105,6 +105,14 @@ def winds_down(job: TuningJob) -> bool:
     return job.ending is not None or job.status is not OrchestrationStatus.IN_PROGRESS
 
 
+def stops_trials(job: TuningJob, before: Sequence[Trial], decision: Decision) -> bool:
+    """True if a decision stops trials that run because of what trials have reported, by early stopping or at a goal."""
+    if job.ending is None and decision.job.ending not in (None, Ending.DONE, Ending.BROKEN):
+        return True
+    halted = {one.ordinal for one in before if one.halted}
+    return any(one.halted and one.ordinal not in halted for one in decision.changed)
+
+
 def _halted(job: TuningJob, trials: Sequence[Trial], curves: Mapping[int, Curve]) -> list[Trial]:
     """Returns the trials with a mark on those that are to be stopped early."""
     stopping = _early_stopping(job)

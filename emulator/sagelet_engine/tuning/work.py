@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound, JobNotStoppable
@@ -18,7 +18,7 @@ from sagelet_engine.store.orchestration_codecs import TUNING
 from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.tuning.children import child_request
 from sagelet_engine.tuning.curves import Curves
-from sagelet_engine.tuning.decision import Decision, broken, decide, seen, watches, winds_down
+from sagelet_engine.tuning.decision import Decision, broken, decide, seen, stops_trials, watches, winds_down
 from sagelet_engine.tuning.strategies.strategy import Curve
 
 log = logging.getLogger(__name__)
@@ -34,26 +34,44 @@ class CreateJob(Protocol):
         ...
 
 
+class _Look(NamedTuple):
+    #: The trials as they are written, and as they are now.
+    before: list[Trial]
+    trials: list[Trial]
+    jobs: Mapping[str, TrainingJob]
+    decision: Decision
+
+
 class TuningWork:
     """A Work. `create` and `stop` are those that clients' calls go through."""
 
-    def __init__(self, store: Store, clock: Clock, create: CreateJob, stop: Callable[[JobKey], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        create: CreateJob,
+        stop: Callable[[JobKey], None],
+        awaits_time: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`awaits_time`: the runtime's."""
         self._store = store
         self._kept = store.orchestrations.of(TUNING)
         self._clock = clock
         self._create = create
         self._stop = stop
+        self._awaits_time = awaits_time
         self._curves = Curves(store)
         #: The trials of each tuning job, as they are written with a version of its record.
         self._written: dict[str, tuple[int, list[Trial]]] = {}
 
     def step(self, record: TuningJob) -> float | None:
-        before = self._trials(record)
-        found = self._store.by_ids([one.job_id for one in before if not one.ended])
-        jobs = {job_id: as_training(job) for job_id, job in found.items()}
-        trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
-        curves = self._curves.of(record, trials) if watches(record) else None
-        decision = self._decide(record, before, trials, curves)
+        look = self._look(record)
+        if stops_trials(record, look.before, look.decision):
+            # Other trials may report more, or end, at the same moment of simulated time.
+            if not self._awaits_time():
+                return self._clock.now_ms()
+            look = self._look(record)
+        _, trials, jobs, decision = look
         if decision.changed or decision.removed or decision.job != record:
             failpoint(Failpoint.BEFORE_DECISION)
             record = self._kept.update(decision.job, decision.changed, decision.removed)
@@ -66,6 +84,15 @@ class TuningWork:
         written = {one.ordinal: one for one in (*trials, *decision.changed) if one.ordinal not in gone}
         self._make_so(record, [*written.values()], jobs)
         return record.deadline_ms if record.ending is None else None
+
+    def _look(self, record: TuningJob) -> _Look:
+        """Reads the trials and decides."""
+        before = self._trials(record)
+        found = self._store.by_ids([one.job_id for one in before if not one.ended])
+        jobs = {job_id: as_training(job) for job_id, job in found.items()}
+        trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
+        curves = self._curves.of(record, trials) if watches(record) else None
+        return _Look(before, trials, jobs, self._decide(record, before, trials, curves))
 
     def _decide(
         self, record: TuningJob, before: Sequence[Trial], trials: Sequence[Trial], curves: Mapping[int, Curve] | None

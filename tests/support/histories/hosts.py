@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sagelet_engine.base.errors import RuntimeUnavailable
-from sagelet_engine.model.runtime import NO_KINDS, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from support.histories.files import Files
 from support.histories.schedule import Schedule
 
@@ -71,8 +71,8 @@ class Hosts:
     binds_read_only = False
     knows_images = True
     gpu_remedy = ""
-    refused_kinds = NO_KINDS
     runs_scripts = False
+    awaits_time = True
     #: The hosts run on this machine.
     cluster = None
 

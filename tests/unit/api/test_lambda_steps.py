@@ -230,11 +230,16 @@ def test_invoke_runs_the_function_of_an_object_in_s3(world: ApiWorld) -> None:
     one = host(world)
     assert (one.plan.hosts[0].opt_ml / "task" / "f.py").exists()
     assert json.loads((one.plan.hosts[0].opt_ml / "input" / "event.json").read_text()) == {"a": 1}
-    answer(one, 1, error="ValueError", message="no")
+    answer(one, 1, error="ValueError", message="no", stack=["  File f.py"])
     caller.join(60)
     (result,) = results
-    assert result["FunctionError"] == "Unhandled"
-    assert json.loads(result["Payload"].read()) == {"errorType": "ValueError", "errorMessage": "no"}
+    assert (result["FunctionError"], result["ExecutedVersion"]) == ("Unhandled", "$LATEST")
+    assert json.loads(result["Payload"].read()) == {
+        "errorMessage": "no",
+        "errorType": "ValueError",
+        "requestId": result["ResponseMetadata"]["RequestId"],
+        "stackTrace": ["  File f.py"],
+    }
     assert functions.invoke(FunctionName=arn, InvocationType="DryRun")["StatusCode"] == 204
     with pytest.raises(ClientError, match="Function not found"):
         functions.invoke(FunctionName="nobody")

@@ -11,6 +11,7 @@ import urllib3
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.pipelines.steps import JobStep
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.pipelines import (
@@ -252,6 +253,25 @@ def test_a_step_is_looked_at_again_if_the_answer_was_throttled(world: ApiWorld) 
     end(world, arn, "a")
     until(lambda: world.clock.turn(2) or status(world, arn) != "Executing")
     assert status(world, arn) == "Succeeded"
+
+
+def test_a_job_that_goes_on_is_not_described_again_and_again(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    look, looked = JobStep.look, []
+
+    def noting(self: JobStep, calls: Any, execution: Any, run: Any) -> Any:
+        looked.append(run.name)
+        return look(self, calls, execution, run)
+
+    monkeypatch.setattr(JobStep, "look", noting)
+    create(world, definition(train("a"), train("b"), train("later", DependsOn=["a"])))
+    arn = start(world)
+    job_of(world, arn, "b")
+    end(world, arn, "a")
+    job_of(world, arn, "later")
+    assert set(looked) == {"a"}
+    end(world, arn, "b")
+    end(world, arn, "later")
+    until(lambda: status(world, arn) == "Succeeded")
 
 
 def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> None:
@@ -507,6 +527,26 @@ def test_steps_and_parameters_are_cut_into_pages(world: ApiWorld) -> None:
         rest = getattr(world.sagemaker, operation)(PipelineExecutionArn=arn, MaxResults=2, NextToken=first["NextToken"])
         assert len({one[name] for one in first[member] + rest[member]}) == 3
         assert "NextToken" not in rest
+
+
+@pytest.mark.parametrize("order", ["Ascending", "Descending"])
+def test_pages_of_steps_follow_the_order_in_which_the_steps_began(world: ApiWorld, order: str) -> None:
+    # The last of the definition begins first.
+    needs = {f"c{n}": {"DependsOn": [f"c{n + 1}"]} if n < 4 else {} for n in range(5)}
+    create(world, definition(*(condition(name, [compare("Equals", 1, 1)], [], **more) for name, more in needs.items())))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Succeeded")
+    names, token = [], {}
+    while True:
+        page = world.sagemaker.list_pipeline_execution_steps(
+            PipelineExecutionArn=arn, MaxResults=2, SortOrder=order, **token
+        )
+        names += [one["StepName"] for one in page["PipelineExecutionSteps"]]
+        if "NextToken" not in page:
+            break
+        token = {"NextToken": page["NextToken"]}
+    began = ["c4", "c3", "c2", "c1", "c0"]
+    assert names == (began if order == "Ascending" else began[::-1])
 
 
 def test_names_and_limits_of_an_execution(world: ApiWorld) -> None:

@@ -11,10 +11,7 @@ from sagelet_engine.model import aws_texts, processing, training, verdict
 from sagelet_engine.model.job import JobKey, JobKind
 from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.runtime import Observation
-from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
-from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.store.jobs import Store
-from support.fakes import FakeClock, FakeRuntime
 from support.processing import processing_request
 from support.world import request
 
@@ -39,15 +36,6 @@ def test_a_record_is_read_as_it_was_written(store: Store) -> None:
     assert isinstance(found, ProcessingJob)
     assert found == job()
     assert store.unfinished() == [found]
-
-
-def test_a_cluster_is_refused_by_name() -> None:
-    runtime = FakeRuntime(FakeClock())
-    runtime.refused_kinds = SlurmRuntime.refused_kinds
-    refusal = ImageChoice(Resolver(), runtime).refusal(job())
-    assert refusal is not None
-    assert refusal.failure_reason is not None
-    assert "Processing jobs do not run on a Slurm cluster yet" in refusal.failure_reason
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -60,3 +61,28 @@ def test_changes_do_not_hurry_the_next_try_after_an_error(tmp_path: Path, monkey
     finally:
         world.engine.close()
     assert tries[1] - tries[0] >= RETRY_SECONDS
+
+
+def test_looks_that_take_long_take_at_most_half_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An execution of hundreds of steps is looked at, while each of their jobs changes the store again and again."""
+    world = World(tmp_path)
+    looks: list[tuple[float, float]] = []
+
+    def takes_long(_record: TuningJob) -> None:
+        began = time.monotonic()
+        threading.Event().wait(0.1)
+        looks.append((began, time.monotonic()))
+
+    monkeypatch.setattr(world.engine.orchestrator._works[OrchestrationKind.TUNING], "step", takes_long)
+    key = OrchestrationKey("123456789012", "us-east-1", "tune", OrchestrationKind.TUNING)
+    world.engine.tuning.create(key, tuning_request("tune"), {})
+
+    def looked() -> bool:
+        world.engine.changes.note()
+        return len(looks) >= 4
+
+    try:
+        until(looked)
+    finally:
+        world.engine.close()
+    assert all(later[0] - one[1] >= one[1] - one[0] for one, later in pairwise(looks))

@@ -44,6 +44,9 @@ from sagelet_engine.pipelines.documents import DocumentTooLarge
 from sagelet_engine.pipelines.facet import CallbackAnswered, CallbackNotFound
 
 T = TypeVar("T")
+V = TypeVar("V", str, int)
+#: Defaults of MaxResults and SortOrder.
+_PAGE, _NEWEST_FIRST = 100, "Descending"
 _EXECUTION = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)/execution/([^/]+)")
 _TAGGED = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)", re.IGNORECASE)
 
@@ -205,10 +208,12 @@ class PipelineOperations:
 
     def list_steps(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
-        # A page decodes its own steps only: there may be thousands.
-        shown, token = _page(request, self._pipelines.step_order(execution), lambda row: row[1])
-        runs = self._pipelines.steps_at(execution, [ordinal for ordinal, _ in shown])
-        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in runs], **token}
+        limit, after = request.get("MaxResults", _PAGE), _continued(request, int)
+        newest_first = request.get("SortOrder", _NEWEST_FIRST) == _NEWEST_FIRST
+        runs = self._pipelines.step_page(execution, after, limit + 1, newest_first=newest_first)
+        shown = runs[:limit]
+        more = _next(request, shown[-1].begun) if len(runs) > limit else {}
+        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in shown], **more}
 
     def list_parameters(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
@@ -452,15 +457,26 @@ def _page(request: Request, rows: Sequence[T], name: Callable[[T], str]) -> tupl
 
     `name`: a text by which a row is found again.
     """
-    ordered = [*rows] if request.get("SortOrder", "Descending") == "Ascending" else [*reversed(rows)]
-    if "NextToken" in request:
-        values = page_tokens.decode(request["NextToken"], str, str)
-        if values is None or values[0] != page_tokens.fingerprint(request):
-            raise ValidationException(aws_texts.BAD_TOKEN)
+    ordered = [*reversed(rows)] if request.get("SortOrder", _NEWEST_FIRST) == _NEWEST_FIRST else [*rows]
+    if (last := _continued(request, str)) is not None:
         names = [name(row) for row in ordered]
-        ordered = ordered[names.index(values[1]) + 1 :] if values[1] in names else []
-    limit = request.get("MaxResults", 100)
+        ordered = ordered[names.index(last) + 1 :] if last in names else []
+    limit = request.get("MaxResults", _PAGE)
     if len(ordered) <= limit:
         return ordered, {}
-    token = page_tokens.encode(page_tokens.fingerprint(request), name(ordered[limit - 1]))
-    return ordered[:limit], {"NextToken": token}
+    return ordered[:limit], _next(request, name(ordered[limit - 1]))
+
+
+def _continued(request: Request, kind: type[V]) -> V | None:
+    """Returns by what the last row of the page before is found. None for the first page. Raises ValidationException."""
+    if "NextToken" not in request:
+        return None
+    values = page_tokens.decode(request["NextToken"], str, kind)
+    if values is None or values[0] != page_tokens.fingerprint(request):
+        raise ValidationException(aws_texts.BAD_TOKEN)
+    last: V = values[1]
+    return last
+
+
+def _next(request: Request, last: str | int) -> Output:
+    return {"NextToken": page_tokens.encode(page_tokens.fingerprint(request), last)}

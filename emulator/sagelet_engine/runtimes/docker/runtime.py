@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.runtime import NO_KINDS, SCRATCH, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import SCRATCH, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.docker import podman, spec
 from sagelet_engine.runtimes.docker import stream as docker_stream
 from sagelet_engine.runtimes.docker.engine import DockerAnswer, DockerFacts, facts, probe, usage
@@ -81,8 +81,8 @@ class DockerRuntime:
     binds_read_only = True
     knows_images = True
     gpu_remedy = "`sagelet image build --variant cu13`, or cu12 for a driver older than 580"
-    refused_kinds = NO_KINDS
     runs_scripts = True
+    awaits_time = True
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from sagelet_engine.base import held_files, json_files, nofollow
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.runtime import NO_KINDS, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.node import host_end, host_files, host_limits, host_packages, host_plan, run_dirs
 from sagelet_engine.runtimes.node.host_environment import addresses_of
@@ -86,8 +86,8 @@ class ProcessRuntime:
         "install `jax-cuda13-plugin[with-cuda]`, or jax-cuda12-plugin for a driver older than 580, into sagelet's "
         "environment, and start the server again"
     )
-    refused_kinds = NO_KINDS
     runs_scripts = True
+    awaits_time = True
     endpoint_host = "127.0.0.1"
     cluster = None
 

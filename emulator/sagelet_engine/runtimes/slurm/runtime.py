@@ -9,16 +9,14 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from sagelet_engine.base import json_files, nofollow
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.model.cluster import AllocationRequest
-from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.node import host_end, host_files, run_dirs
@@ -52,13 +50,8 @@ class SlurmRuntime:
     binds_read_only = False
     knows_images = False
     gpu_remedy = "install it on the nodes"
-    refused_kinds: Mapping[str, str] = MappingProxyType(
-        {
-            JobKind.PROCESSING.value: "Processing jobs do not run on a Slurm cluster yet: "
-            "start sagelet with --runtime docker or process"
-        }
-    )
     runs_scripts = True
+    awaits_time = True
 
     def __init__(
         self, state_dir: Path, queue: SlurmQueue, task: slurm_task.Task, clock: Clock, endpoint_host: str = "127.0.0.1"
