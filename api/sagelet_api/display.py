@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from flask import Flask
     from flask.json.provider import DefaultJSONProvider
 
+#: JSON of a job or a definition can have half a surrogate pair, which UTF-8 cannot.
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
 
 def clock(time_ms: int | None) -> Markup:
     """Shows a moment in UTC. A script of the page changes it to the reader's own time."""
@@ -62,10 +65,16 @@ def usd(amount: float | None) -> str:
 
 
 def shown(value: Any) -> Any:
-    """Returns a value for a template. No character in it changes the direction of the text around it."""
+    """Returns a value for a template. No character in it changes the direction of the text around it, and all of them
+    can be written as UTF-8.
+    """
     if isinstance(value, Markup):
-        return Markup(visible(str(value)))
-    return value if value is None or isinstance(value, (int, float)) else visible(str(value))
+        return Markup(_printable(str(value)))
+    return value if value is None or isinstance(value, (int, float)) else _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    return visible(_HALF_PAIR.sub("\ufffd", text))
 
 
 def visible_json(app: "Flask") -> "DefaultJSONProvider":

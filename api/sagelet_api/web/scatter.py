@@ -30,6 +30,8 @@ CHARACTER = 6.4
 LONGEST = 12
 #: An objective whose greatest value is so many times its least is drawn on a logarithmic axis.
 WIDE = 1000.0
+#: A linear axis that is narrower has no round numbers: a float has no tenth of them.
+NARROWEST = 1e-300
 #: Up to so many points on a page are links with the trial's name and values.
 DETAILED = 2000
 
@@ -237,13 +239,15 @@ def _apart(marks: Iterable[Mark]) -> tuple[Mark, ...]:
 
 
 def _numbers(low: float, high: float, scaling: Scaling) -> list[float]:
-    """Returns round numbers of a range, for its axis."""
+    """Returns round numbers of a range, for its axis. Empty if it is too narrow."""
     if scaling is Scaling.LOGARITHMIC:
         found = _decades(low, high, (1,))
         return found if len(found) >= 3 else _decades(low, high, (1, 2, 5))
     if scaling is Scaling.REVERSE_LOGARITHMIC:
         shares = [0.0, 0.5, *(1 - float(f"1e-{power}") for power in range(1, 13))]
         return [one for one in shares if low <= one <= high]
+    if high - low < NARROWEST:
+        return []
     step = _step((high - low) / 5)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)

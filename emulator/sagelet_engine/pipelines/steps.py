@@ -11,6 +11,7 @@ from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus, suffix
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
+from sagelet_engine.model.tuning import TuningSpec
 from sagelet_engine.pipelines import outputs, retrying
 from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.expressions import Unresolved, text_of
@@ -164,12 +165,12 @@ class TuningStep(JobStep):
     longest: int = 32
 
     def more(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, answer: JsonObject) -> JsonObject:
-        best = answer.get("BestTrainingJob", {}).get("FinalHyperParameterTuningJobObjectiveMetric", {})
-        order = "Descending" if best.get("Type") == "Maximize" else "Ascending"
+        # All definitions have the same Type. The answer has the members of the request that a spec is read from.
+        maximize = TuningSpec.of(answer).definitions[0].objective.maximize
         asked = {
             "HyperParameterTuningJobName": run.made,
             "SortBy": "FinalObjectiveMetricValue",
-            "SortOrder": order,
+            "SortOrder": "Descending" if maximize else "Ascending",
             "MaxResults": 50,
         }
         listed = _call(calls, execution, "ListTrainingJobsForHyperParameterTuningJob", asked)

@@ -502,7 +502,18 @@ EMPTY = {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Pr
     ("given", "text"),
     [
         ({"HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "acc"}}, NO_METRIC),
-        ({"ResourceLimits": {"MaxParallelTrainingJobs": 1}}, "would not end"),
+        *(
+            (
+                {"ResourceLimits": {"MaxParallelTrainingJobs": 1}, "TuningJobCompletionCriteria": criteria},
+                "would not end",
+            )
+            for criteria in (
+                {},
+                {"BestObjectiveNotImproving": {}},
+                {"ConvergenceDetected": {}},
+                {"ConvergenceDetected": {"CompleteOnConvergence": "Disabled"}},
+            )
+        ),
         (
             {"ResourceLimits": {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 2}},
             "MaxParallelTrainingJobs 2 must not be greater than MaxNumberOfTrainingJobs 1",

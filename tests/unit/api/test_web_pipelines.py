@@ -55,6 +55,15 @@ def test_the_list_of_executions(world: ApiWorld) -> None:
     assert EVIL not in shown(world, first)
 
 
+def test_half_of_a_surrogate_pair_is_shown_as_a_replacement_character(world: ApiWorld) -> None:
+    """JSON of a definition can have one, and no page can."""
+    page = run(world, fail("end", "odd: \ud800!"), parameters=[parameter("P", default="odd, too: \udfff!")])
+    until(lambda: "Failed" in shown(world, page))
+    text = shown(world, page)
+    assert "odd: \ufffd!" in text
+    assert "odd, too: \ufffd!" in text
+
+
 def test_an_execution_with_its_graph_and_steps(world: ApiWorld) -> None:
     check = condition(
         "check", [compare("Equals", get("Parameters.P"), "x")], [fail("bad", "on purpose")], train("good")

@@ -284,3 +284,10 @@ def test_an_axis_has_the_scale_of_the_search(ranges: dict[str, Any], marks: list
     assert [mark.text for mark in drawn.across] == marks
     assert [mark.at for mark in drawn.across] == sorted(mark.at for mark in drawn.across)
     assert len(drawn.points) == 2
+
+
+@pytest.mark.parametrize(("most", "mark"), [("5e-324", "4.94066e-324"), ("2e-323", "1.97626e-323")])
+def test_a_range_without_room_for_round_numbers_has_its_ends(most: str, mark: str) -> None:
+    ranges = {"ContinuousParameterRanges": [{"Name": "n", "MinValue": "0", "MaxValue": most}]}
+    (_, drawn) = pictures(*job_of(ranges, [1.0, 2.0]))
+    assert [one.text for one in drawn.across] == ["0", mark]

@@ -10,6 +10,8 @@ from sagelet.testing import FastForward, Job, ProcessingJob, faults
 from sagelet.testing.fast_forward import NotInTime
 from support.pipelines import ROLE, definition, fail, get, step
 from support.processing import given, processing_request, result
+from support.tuning import definition as tuning_definition
+from support.tuning import tuning_request
 from support.world import request
 
 
@@ -108,3 +110,47 @@ def test_an_execution_that_ends_otherwise_is_named_with_its_reason(server: FastF
     arn = begin(server, fail("end", "on purpose"))
     with pytest.raises(NotInTime, match=r"is Failed and not Succeeded\. Step failure"):
         server.wait_execution(arn, "Succeeded")
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(("aim", "best"), [("Maximize", 0.03), ("Minimize", 0.01)])
+def test_the_top_models_of_a_tuning_step_are_the_best(
+    server: FastForward, aim: str, best: float, several: bool
+) -> None:
+    """SDK v2's TuningStep.get_top_model_s3_uri(top_k=0) refers to TrainingJobSummaries[0]."""
+
+    @server.train(job="*-0*")
+    def search(job: Job) -> None:
+        job.print(f"loss={job.hyperparameters['lr']}")
+
+    @server.train(job="*-keep-*")
+    def keep(job: Job) -> None:
+        job.print(job.hyperparameters["best"])
+
+    ranges = {"CategoricalParameterRanges": [{"Name": "lr", "Values": ["0.01", "0.03", "0.02"]}]}
+    objective = {"Type": aim, "MetricName": "loss"}
+    places: dict[str, Any] = {"OutputDataConfig": {"S3OutputPath": "s3://steps/out"}}
+    body = tuning_request(
+        "x",
+        job=tuning_definition(**places),
+        Strategy="Grid",
+        ResourceLimits={"MaxParallelTrainingJobs": 1},
+        HyperParameterTuningJobObjective=objective,
+        ParameterRanges=ranges,
+    )
+    del body["HyperParameterTuningJobName"], body["HyperParameterTuningJobConfig"]["RandomSeed"]
+    if several:
+        config = body["HyperParameterTuningJobConfig"]
+        own = {"TuningObjective": objective, "HyperParameterRanges": ranges, "DefinitionName": "one"}
+        del config["HyperParameterTuningJobObjective"], config["ParameterRanges"]
+        body["TrainingJobDefinitions"] = [{**body.pop("TrainingJobDefinition"), **own}]
+    fit = request("x", HyperParameters={"best": get("Steps.tune.TrainingJobSummaries[0].TrainingJobName")}, **places)
+    del fit["TrainingJobName"]
+    arn = begin(server, step("tune", "Tuning", body), step("keep", "Training", fit))
+    server.wait_execution(arn, "Succeeded")
+    found = server.steps(arn)
+    tuned = server.session().client("sagemaker").describe_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=found["tune"]["Metadata"]["TuningJob"]["Arn"].rpartition("/")[2]
+    )["BestTrainingJob"]  # fmt: skip
+    assert tuned["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] == pytest.approx(best)
+    assert server.log(found["keep"]["Metadata"]["TrainingJob"]["Arn"].rpartition("/")[2]) == [tuned["TrainingJobName"]]

@@ -35,6 +35,11 @@ def check(request: Request, check_child: Callable[[Request], None]) -> None:
     for problem in _shape_problems(request):
         raise ValidationException(problem)
     spec = TuningSpec.of(request)
+    if spec.strategy != "Grid" and not _has_an_end(spec):
+        raise ValidationException(
+            "Without ResourceLimits.MaxNumberOfTrainingJobs the tuning job would not end; give it, "
+            "MaxRuntimeInSeconds or TuningJobCompletionCriteria"
+        )
     for one in spec.definitions:
         for problem in _definition_problems(one):
             raise ValidationException(problem)
@@ -42,6 +47,12 @@ def check(request: Request, check_child: Callable[[Request], None]) -> None:
         for problem in _limit_problems(spec, one, space):
             raise ValidationException(problem)
         check_child(request_of(one, _LONGEST_NAME, space.values([0.5] * len(space.parameters))))
+
+
+def _has_an_end(spec: TuningSpec) -> bool:
+    """True if something ends the search, other than a space without further points."""
+    limits = (spec.max_trials, spec.max_runtime_seconds, spec.target, spec.patience)
+    return spec.until_convergence or any(one is not None for one in limits)
 
 
 def settled(request: Request) -> Request:
@@ -68,12 +79,6 @@ def _shape_problems(request: Request) -> Iterator[str]:
     several = request.get("TrainingJobDefinitions")
     if (several is None) == ("TrainingJobDefinition" not in request):
         yield "The request must have exactly one of TrainingJobDefinition and TrainingJobDefinitions"
-    limits = {*config["ResourceLimits"], *config.get("TuningJobCompletionCriteria", {})}
-    if config["Strategy"] != "Grid" and limits <= {"MaxParallelTrainingJobs"}:
-        yield (
-            "Without ResourceLimits.MaxNumberOfTrainingJobs the tuning job would not end; give it, "
-            "MaxRuntimeInSeconds or TuningJobCompletionCriteria"
-        )
     yield from _hyperband_problems(config)
     if several is None:
         yield from _single_problems(request["TrainingJobDefinition"], config)
