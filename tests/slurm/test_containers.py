@@ -14,8 +14,10 @@ from docker.models.containers import Container
 
 from sagelet_engine.runtimes.slurm import docker as slurm_docker
 from support import tiny_image
+from support.processing import given, result
 from support.server import SageletProcess, until
 from support.slurm_cluster import SlurmCluster
+from support.slurm_processing import SlurmProcessing
 from support.slurm_server import SlurmJobs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.docker]
@@ -105,6 +107,28 @@ def test_a_job_of_two_nodes_runs_its_image_in_hardened_containers(jobs: Containe
         numbered = [f"line {count}" for count in range(1, 3001)]
         assert jobs.log(name, f"algo-{number}") == [*told, "from S3", "read-only", *numbered, "two lines = one"]
     assert sorted(jobs.artifact(name)) == ["algo-1", "algo-2"]
+    jobs.gone(name)
+
+
+def test_a_processing_job_runs_its_image(jobs: ContainerJobs, server: SageletProcess) -> None:
+    processing = SlurmProcessing(server)
+    rows = processing.put("rows", a=b"1\n", b=b"2\n")
+    script = (
+        "cat /opt/ml/processing/input/rows/* >/opt/ml/processing/output/sum/$(hostname); "
+        "echo done >/opt/ml/output/message"
+    )
+    name = processing.run(
+        script,
+        hosts=2,
+        image=jobs.image,
+        ProcessingInputs=[
+            given("rows", rows, "/opt/ml/processing/input/rows", S3DataDistributionType="ShardedByS3Key")
+        ],
+        ProcessingOutputConfig={"Outputs": [result("sum", "s3://tests/sum", "/opt/ml/processing/output/sum")]},
+    )
+    job = processing.ended(name)
+    assert (job["ProcessingJobStatus"], job["ExitMessage"]) == ("Completed", "done\n"), job
+    assert processing.objects("sum/") == {"algo-1": b"1\n", "algo-2": b"2\n"}
     jobs.gone(name)
 
 
