@@ -50,12 +50,15 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What happened in each case, on both sides. One process of the SDK runs them all."""
     directory = tmp_path_factory.mktemp("pipelines")
     pipeline_programs.install(directory / "bin", ENVIRONMENT / "bin" / "python")
+    (directory / "tmp").mkdir()
     # With a configuration file, SDK v2 checks that file again at each look into it: seconds for each estimator.
     others = {
         "PATH": f"{directory / 'bin'}:{os.environ['PATH']}",
         "SAGEMAKER_ADMIN_CONFIG_OVERRIDE": os.devnull,
         "SAGEMAKER_USER_CONFIG_OVERRIDE": os.devnull,
         "AWS_DEFAULT_REGION": "us-east-1",
+        # Local mode leaves a directory for each container.
+        "TMPDIR": str(directory / "tmp"),
     }
     with FastForward(directory / "server") as server:
         pipeline_programs.in_fast_forward(server)
