@@ -214,9 +214,12 @@ def _search(name: str, request: Parameters, given: Mapping[str, str], options: M
         raise BadSearch(
             f"The job has none of the hyperparameters {', '.join(BATCH_NAMES)}: name its batch size with --parameter"
         )
-    text = own.get(parameter, given.get(parameter))
-    size = None if text is None else whole(text, parameter)
-    start = options["start"] or size or options["least"]
+    named = {**given, **own}
+    if parameter not in named:
+        # A script ignores a name that it does not know, and then every batch would fit.
+        raise BadSearch(f"The job has no hyperparameter {parameter}: give one with -p {parameter}=VALUE")
+    size = whole(named[parameter], parameter)
+    start = options["start"] or size
     if len(name) > _LONGEST_NAME:
         raise BadSearch(f"--name {name} has {len(name)} characters; the names of probes leave room for {_LONGEST_NAME}")
     return Search(

@@ -250,6 +250,10 @@ def test_what_cannot_be_searched_names_a_remedy(job: str, sagelet: Sagelet, tmp_
         ((job, "--parameter", "batch", "--rule", "cubic"), "'cubic' is not one of"),
         ((job, "--parameter", "learning_rate"), "is '6e-5' and no batch size"),
         ((job, "--rate-parameter", "eta"), "-p eta=VALUE"),
+        (
+            (job, "--parameter", "batchsize"),
+            "The job has no hyperparameter batchsize: give one with -p batchsize=VALUE",
+        ),
         ((job, "--min", "9", "--max", "8"), "--min 9 must not be greater than --max 8"),
         ((job, "--name", "x" * 50), "leave room for 47"),
         (("nope",), "has no training job nope"),
