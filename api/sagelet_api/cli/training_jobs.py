@@ -95,7 +95,8 @@ def describe(aws: Aws, server: Server, name: str) -> Job:
     except NoSuchJob as missing:
         if _processes(aws, name):
             raise NoSuchJob(
-                f"{name} is a processing job: `sagelet processing` has list, describe, logs, wait, stop and delete"
+                f"{name} is a processing job: `sagelet processing` has list, describe, doctor, logs, wait, stop "
+                "and delete"
             ) from missing
         raise
 
