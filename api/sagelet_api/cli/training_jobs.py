@@ -93,7 +93,7 @@ def describe(aws: Aws, server: Server, name: str) -> Job:
         with known(server, name):
             return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except NoSuchJob as missing:
-        if _processes(aws, name):
+        if is_processing(aws, name):
             raise NoSuchJob(
                 f"{name} is a processing job: `sagelet processing` has list, describe, doctor, logs, wait, stop "
                 "and delete"
@@ -101,7 +101,7 @@ def describe(aws: Aws, server: Server, name: str) -> Job:
         raise
 
 
-def _processes(aws: Aws, name: str) -> bool:
+def is_processing(aws: Aws, name: str) -> bool:
     """True if there is a processing job of this name."""
     try:
         aws.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
