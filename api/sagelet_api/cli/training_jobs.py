@@ -58,6 +58,10 @@ class Wanted:
     since: datetime | None = None
     #: None for compiled jobs and others.
     compiled: bool | None = None
+    #: The tuning job whose trials they are. Empty for every job.
+    parent: str = ""
+    #: False leaves out the trials of tuning jobs.
+    children: bool = True
 
     def expression(self) -> Parameters:
         """Returns parameters of Search. Search has no property for whether a job is compiled."""
@@ -72,6 +76,9 @@ class Wanted:
         return {"SearchExpression": {"Filters": filters}} if filters else {}
 
     def matches(self, job: Job) -> bool:
+        tuning = job.get("TuningJobArn", "").rpartition("/")[2]
+        if tuning != self.parent if self.parent else tuning and not self.children:
+            return False
         return self.compiled is None or self.compiled is asks_for_compiler(TrainingSpec.of(job))
 
 
