@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sagelet_engine.doctor.finding import TITLES, Rule
-from sagelet_engine.doctor.rules import RULES
+from sagelet_engine.doctor.rules import PROCESSING_RULES, RULES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "doctor.md"
@@ -49,21 +49,31 @@ differ only in batch size, learning rate, steps and epochs.
 
 AWS's list of "Tested Models" is not a rule, because sagelet cannot tell the model from a script.
 """
+_PROCESSING = """\
+## Processing jobs
+
+The doctor says of a processing job what ended it, and which output it left empty. `sagelet processing doctor JOB`,
+`sagelet processing describe JOB`, the job's page and the end of its log have the findings. So does
+`GET /_sagelet/processing/JOB/doctor?account=&region=`. What happened is also in FailureReason, where AWS says nothing:
+`AlgorithmError: The script ended with an error: ..., exit code: 1`.
+"""
 
 
 def page() -> str:
-    return _INTRODUCTION + "".join(f"\n{part}" for rule in RULES for part in _rule(rule))
+    training = "".join(f"\n{part}" for rule in RULES for part in _rule(rule, "##"))
+    processing = "".join(f"\n{part}" for rule in PROCESSING_RULES for part in _rule(rule, "###"))
+    return f"{_INTRODUCTION}{training}\n{_PROCESSING}{processing}"
 
 
-def _rule(rule: Rule) -> Iterator[str]:
-    yield f"## {rule.name}\n"
+def _rule(rule: Rule, heading: str) -> Iterator[str]:
+    yield f"{heading} {rule.name}\n"
     yield f"{rule.why}\n"
     yield f"Instead: {rule.instead}\n"
     yield f"Source: [{TITLES[rule.section]}]({rule.section.value})\n"
     if rule.thresholds:
         rows = "".join(f"| {one.value:g} | {one.meaning} | {one.reason} |\n" for one in rule.thresholds)
         yield f"| threshold | of | reason |\n| --- | --- | --- |\n{rows}"
-    scripts = [f"`{path.name}`" for path in examples(rule)]
+    scripts = [f"`{path.name}`" for path in (examples(rule) if heading == "##" else ())]
     if scripts:
         yield f"Scripts: {', '.join(scripts)}\n"
 

@@ -30,7 +30,7 @@ from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob, as_training
-from sagelet_engine.reports import compile_reports, other_runs, trial_compilations
+from sagelet_engine.reports import compile_reports, other_runs, processing_findings, trial_compilations
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
 from sagelet_engine.reports.trial_compilations import TrialCompilations
 from sagelet_engine.retention.gc import Collector
@@ -384,7 +384,10 @@ class Reports:
 
     def findings(self, key: JobKey) -> Sequence[KeptFinding]:
         """Returns the doctor's findings as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
-        job = as_training(self._store.get(key))
+        job = self._store.get(key)
+        if isinstance(job, ProcessingJob):
+            return processing_findings.current(self._store, self._data, job)
+        job = as_training(job)
         report = compile_reports.current(self._data, job)
         if report is not None and report.final:
             return report.findings

@@ -197,9 +197,13 @@ class SageletProcess(ServerProcess):
         """`sagelet doctor NAME --json`."""
         return self._asked("doctor", name)
 
-    def _asked(self, command: str, name: str) -> dict[str, Any]:
+    def processing_doctor(self, name: str) -> dict[str, Any]:
+        """`sagelet processing doctor NAME --json`."""
+        return self._asked("processing", "doctor", name)
+
+    def _asked(self, *words: str) -> dict[str, Any]:
         options = ("--endpoint", self.endpoint, "--account", ACCOUNT, "--region", "us-east-1")
-        answer: dict[str, Any] = json.loads(printed(command, name, "--json", *options))
+        answer: dict[str, Any] = json.loads(printed(*words, "--json", *options))
         return answer
 
     def client(self, service: str, **options: Any) -> Any:

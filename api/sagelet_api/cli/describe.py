@@ -1,6 +1,6 @@
 """`sagelet describe`: shows everything about one job on a page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.explanation import Pairs, explanation
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import age, boxed, console, facts, status_text
 from sagelet_api.cli.text import echo_json, iso
@@ -19,10 +20,7 @@ from sagelet_api.protocol.members import Output
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.doctor.rules.job_ends import NOTHING_SAVED
-from sagelet_engine.doctor.text import place
 from sagelet_engine.telemetry.compiler.report import KeptFinding as Finding
-
-Pairs = Iterator[tuple[str, "str | Text"]]
 
 
 @click.command()
@@ -45,7 +43,7 @@ def describe(job: str, as_json: bool, server: Server) -> None:
         echo_json({**found, "Sagelet": {"Compilation": compilation, "Activity": doing or None, "Findings": findings}})
         return
     out = console()
-    state = [*_state(found, doing), *_explanation(found, findings)]
+    state = [*_state(found, doing), *explanation(findings, f"sagelet doctor {job}")]
     out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(found, findings)]))
     if found.get("HyperParameters"):
         out.print("\n[bold]Hyperparameters[/]")
@@ -66,18 +64,6 @@ def _state(job: Job, doing: str) -> Pairs:
     yield "Status", text.append(f": {doing}" if doing else "")
     if "FailureReason" in job:
         yield "Failure reason", Text(job["FailureReason"], "red")
-
-
-def _explanation(job: Job, findings: Sequence[Finding]) -> Pairs:
-    """Returns the worst finding of the doctor. For a failed job it is the cause of the failure."""
-    if findings and findings[0]["severity"] != "info":
-        worst = findings[0]
-        where = place(worst)
-        yield "What happened", f"{where}: {worst['seen']}" if where else worst["seen"]
-        yield "Why", worst["why"]
-        yield "What to do", Text(worst["instead"], "bold")
-    if len(findings) > 1:
-        yield "Findings", f"{len(findings)}: `sagelet doctor {job['TrainingJobName']}` shows all"
 
 
 def _times(job: Job) -> Pairs:

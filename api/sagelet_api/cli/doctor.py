@@ -18,10 +18,10 @@ from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName, known
 from sagelet_api.servers.server import Server
-from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.doctor.text import place
 from sagelet_engine.machine.check import Check
 from sagelet_engine.settings import DEFAULT_PORT
+from sagelet_engine.telemetry.compiler.report import KeptFinding
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
@@ -45,7 +45,7 @@ def doctor(context: click.Context, job: str | None, as_json: bool, server: Serve
     if as_json:
         echo_json(answer)
         return
-    show(answer, console())
+    show(answer["TrainingJobName"], answer["TrainingJobStatus"], answer["findings"], console())
 
 
 def _machine(server: Server, *, as_json: bool) -> int:
@@ -88,9 +88,8 @@ def show_checks(checks: Sequence[Check], out: Console) -> None:
     out.print(Text("Jobs can run here." if not bad else f"{bad} thing{'s' if bad > 1 else ''} to mend first."))
 
 
-def show(answer: JsonObject, out: Console) -> None:
-    findings = answer["findings"]
-    name, status = answer["TrainingJobName"], answer["TrainingJobStatus"]
+def show(name: str, status: str, findings: Sequence[KeptFinding], out: Console) -> None:
+    """Prints the findings about a job of any kind."""
     count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}" if findings else "no findings"
     out.print(Text(f"{name} ({status}): {count}"))
     for finding in findings:
@@ -100,7 +99,7 @@ def show(answer: JsonObject, out: Console) -> None:
             place(finding),
         )  # fmt: skip
         out.print(head)
-        for title in ("seen", "why", "instead"):
-            out.print(Padding(Text.assemble((f"{title}: ", "dim"), finding[title]), (0, 0, 0, 2), expand=False))
+        for title, text in (("seen", finding["seen"]), ("why", finding["why"]), ("instead", finding["instead"])):
+            out.print(Padding(Text.assemble((f"{title}: ", "dim"), text), (0, 0, 0, 2), expand=False))
         # Unbroken, so that a terminal can open it.
         out.print(Text.assemble("  ", ("AWS: ", "dim"), finding["source"]), soft_wrap=True)

@@ -82,6 +82,8 @@ COLUMNS: Sequence[Column[Job]] = (
 @click.option("--name-contains", default="", help="Only jobs whose name contains this.")
 @click.option("--since", type=Since(), help="Only jobs made since then: 30m, 12h, 7d, or 2026-11-21T08:00.")
 @click.option("--compiled/--native", default=None, help="Only jobs that ask for the Training Compiler, or that do not.")
+@click.option("--no-children", is_flag=True, help="Leave out the trials of tuning jobs.")
+@click.option("--parent", default="", metavar="NAME", help="Only the trials of this tuning job.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many, the newest first.")
 @click.option("--all", "everything", is_flag=True, help="No limit.")
 @click.option("-w", "--watch", is_flag=True, help="Show them again and again until Ctrl-C.")
@@ -92,6 +94,8 @@ def jobs(
     name_contains: str,
     since: datetime | None,
     compiled: bool | None,
+    no_children: bool,
+    parent: str,
     limit: int,
     everything: bool,
     watch: bool,
@@ -106,7 +110,9 @@ def jobs(
     """
     if watch and as_json:
         raise click.UsageError("Give either --watch or --json")
-    aws, wanted = Aws(server), Wanted(statuses, name_contains, since, compiled)
+    if no_children and parent:
+        raise click.UsageError("Give either --no-children or --parent")
+    aws, wanted = Aws(server), Wanted(statuses, name_contains, since, compiled, parent, not no_children)
     most = None if everything else limit
     if watch:
         _watch(aws, wanted, most)

@@ -11,7 +11,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import JobName, NoSuchJob, describe
+from sagelet_api.cli.training_jobs import JobName, NoSuchJob, describe, is_processing
 from sagelet_api.cli.tuning_jobs import NoSuchTuningJob, names_from
 from sagelet_api.cli.tuning_jobs import describe as describe_tuning
 from sagelet_api.servers.server import Server
@@ -38,7 +38,7 @@ class _Opened(JobName):
 @json_option
 @server_options
 def open_(job: str | None, as_json: bool, server: Server) -> None:
-    """Open the web page of a training job or a tuning job.
+    """Open the web page of a training, tuning or processing job.
 
     Without JOB, opens the list of training jobs. It also prints the address. Without a browser, and in a pipe, it only
     prints the address.
@@ -56,7 +56,10 @@ def open_(job: str | None, as_json: bool, server: Server) -> None:
 
 
 def _kind(server: Server, name: str) -> str:
-    """Returns the part of the address for a training job, or for a tuning job of this name. Raises NoSuchJob."""
+    """Returns the part of the address for a training job, or else for a tuning or processing job of this name.
+
+    Raises NoSuchJob.
+    """
     aws = Aws(server)
     try:
         describe(aws, server, name)
@@ -64,6 +67,8 @@ def _kind(server: Server, name: str) -> str:
         try:
             describe_tuning(aws, server, name)
         except NoSuchTuningJob:
+            if is_processing(aws, name):
+                return "processing"
             raise missing from None
         return "tuning"
     return "jobs"

@@ -9,8 +9,10 @@ import click
 from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.doctor import show
 from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
+from sagelet_api.cli.explanation import explanation
 from sagelet_api.cli.job_actions import NotEnded
 from sagelet_api.cli.logs import EVERY, PAGE, JobLog, Printer
 from sagelet_api.cli.options import json_option, server_in, server_options
@@ -51,7 +53,7 @@ class ProcessingJobName(click.ParamType[str]):
 
 @click.group(cls=Suggesting)
 def processing() -> None:
-    """Processing jobs: list, describe, logs, wait, stop, delete.
+    """Processing jobs: list, describe, doctor, logs, wait, stop, delete.
 
     `sagelet jobs`, `describe`, `logs` and `stop` are about training jobs. A training job and a processing job may have
     the same name, as on AWS.
@@ -98,12 +100,35 @@ def list_jobs(status: str | None, name_contains: str, limit: int, as_json: bool,
 @json_option
 @server_options
 def describe(name: str, as_json: bool, server: Server) -> None:
-    """Show everything about a processing job. --json gives the answer of DescribeProcessingJob."""
+    """Show everything about a processing job.
+
+    Shows the status and its reason, what to do about a failure, times, command, inputs and outputs. --json gives the
+    answer of DescribeProcessingJob. Its member Sagelet says what the doctor found.
+    """
     job = _described(Aws(server), server, name)
+    findings = ask(server, "GET", server.processing_path(name, "doctor"))["findings"]
     if as_json:
-        echo_json(job)
+        echo_json({**job, "Sagelet": {"Findings": findings}})
         return
-    console().print(facts([*_state(job), *_data(job)]))
+    told = explanation(findings, f"sagelet processing doctor {name}")
+    console().print(facts([*_state(job), *told, *_made(job), *_data(job)]))
+
+
+@processing.command()
+@click.argument("name", metavar="JOB", type=ProcessingJobName())
+@json_option
+@server_options
+def doctor(name: str, as_json: bool, server: Server) -> None:
+    """Say what made a processing job fail, and what to do.
+
+    Also names outputs that a completed job left empty.
+    """
+    _described(Aws(server), server, name)
+    answer = ask(server, "GET", server.processing_path(name, "doctor"))
+    if as_json:
+        echo_json(answer)
+        return
+    show(name, answer["ProcessingJobStatus"], answer["findings"], console())
 
 
 @processing.command()
@@ -276,6 +301,9 @@ def _state(job: Job) -> Iterator[tuple[str, "str | Text"]]:
         yield "Failure reason", Text(job["FailureReason"], "red")
     if "ExitMessage" in job:
         yield "Exit message", job["ExitMessage"]
+
+
+def _made(job: Job) -> Iterator[tuple[str, str]]:
     yield "ARN", job["ProcessingJobArn"]
     yield "Created", f"{iso(job['CreationTime'])} ({age(job['CreationTime'])})"
     if "ProcessingStartTime" in job:

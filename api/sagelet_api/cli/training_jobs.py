@@ -58,6 +58,10 @@ class Wanted:
     since: datetime | None = None
     #: None for compiled jobs and others.
     compiled: bool | None = None
+    #: The tuning job whose trials they are. Empty for every job.
+    parent: str = ""
+    #: False leaves out the trials of tuning jobs.
+    children: bool = True
 
     def expression(self) -> Parameters:
         """Returns parameters of Search. Search has no property for whether a job is compiled."""
@@ -72,6 +76,9 @@ class Wanted:
         return {"SearchExpression": {"Filters": filters}} if filters else {}
 
     def matches(self, job: Job) -> bool:
+        tuning = job.get("TuningJobArn", "").rpartition("/")[2]
+        if tuning != self.parent if self.parent else tuning and not self.children:
+            return False
         return self.compiled is None or self.compiled is asks_for_compiler(TrainingSpec.of(job))
 
 
@@ -93,14 +100,15 @@ def describe(aws: Aws, server: Server, name: str) -> Job:
         with known(server, name):
             return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except NoSuchJob as missing:
-        if _processes(aws, name):
+        if is_processing(aws, name):
             raise NoSuchJob(
-                f"{name} is a processing job: `sagelet processing` has list, describe, logs, wait, stop and delete"
+                f"{name} is a processing job: `sagelet processing` has list, describe, doctor, logs, wait, stop "
+                "and delete"
             ) from missing
         raise
 
 
-def _processes(aws: Aws, name: str) -> bool:
+def is_processing(aws: Aws, name: str) -> bool:
     """True if there is a processing job of this name."""
     try:
         aws.call("sagemaker", "describe_processing_job", ProcessingJobName=name)

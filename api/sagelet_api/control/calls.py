@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_engine.base.errors import JobNotFound
-from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.job import JobKey, JobKind
 
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
+
+#: How people name jobs of a kind, and what lists them.
+_LISTED = {
+    JobKind.TRAINING: ("training", "sagelet jobs"),
+    JobKind.PROCESSING: ("processing", "sagelet processing list"),
+}
 
 
 def place_asked_for() -> tuple[str, str]:
@@ -20,10 +26,10 @@ def place_asked_for() -> tuple[str, str]:
 
 
 @contextmanager
-def known_job(name: str) -> Iterator[JobKey]:
+def known_job(name: str, kind: JobKind = JobKind.TRAINING) -> Iterator[JobKey]:
     """Gives the job that the request's path and `?account=&region=` name. A missing job becomes a 404."""
     account, region = place_asked_for()
-    key = JobKey(account, region, name)
+    key = JobKey(account, region, name, kind)
     try:
         yield key
     except JobNotFound as error:
@@ -33,7 +39,8 @@ def known_job(name: str) -> Iterator[JobKey]:
 def no_such_job(key: JobKey) -> "NotFound":
     from werkzeug.exceptions import NotFound
 
+    what, lists = _LISTED[key.kind]
     return NotFound(
-        f"Account {key.account} has no training job {key.name} in {key.region}: `sagelet jobs` lists them; --account "
-        "and --region name others"
+        f"Account {key.account} has no {what} job {key.name} in {key.region}: `{lists}` lists them; --account and "
+        "--region name others"
     )

@@ -44,11 +44,12 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     from flask import Flask, Response, request
     from werkzeug.exceptions import HTTPException, NotFound
 
-    from sagelet_api.control import compare, faults, jobs, places, tuning
+    from sagelet_api.control import compare, faults, jobs, places, processing, tuning
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    own = (faults.blueprint(engine, throttling), *(one.blueprint(engine) for one in (compare, jobs, places, tuning)))
+    kinds = (compare, jobs, places, processing, tuning)
+    own = (faults.blueprint(engine, throttling), *(one.blueprint(engine) for one in kinds))
     for part in (*own, *parts):
         app.register_blueprint(part)
 

@@ -112,6 +112,10 @@ class Server:
         """Returns the path of a job's control endpoint, below /_sagelet/."""
         return self._path("jobs", name, what)
 
+    def processing_path(self, name: str, what: str) -> str:
+        """Returns the path of a processing job's control endpoint, below /_sagelet/."""
+        return self._path("processing", name, what)
+
     def tuning_path(self, name: str, what: str) -> str:
         """Returns the path of a tuning job's control endpoint, below /_sagelet/."""
         return self._path("tuning", name, what)

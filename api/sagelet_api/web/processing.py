@@ -104,6 +104,7 @@ def _facts(site: Site, job: ProcessingJob) -> TemplateValues:
         "ran": ran_text(job),
         "hosts": hosts_text(job),
         "command": " ".join([*job.spec.entrypoint, *job.spec.arguments]),
+        "findings": engine.reports.findings(job.key) if job.terminal else (),
         "bill": engine.reports.bill(job),
         "execution": engine.pipelines.maker(job),
         "timeline": timeline(job, engine.now_ms()),

@@ -28,6 +28,8 @@ class Setup:
     channels: tuple[str, ...] = ()
     #: MaxRuntimeInSeconds.
     max_runtime_seconds: int = 0
+    #: EnableNetworkIsolation.
+    isolated: bool = False
 
     @property
     def host_count(self) -> int:
@@ -58,7 +60,7 @@ class Progress:
     exit_code: int | None = None
     #: The last lines that this host printed.
     last_lines: Sequence[str] = ()
-    #: FailureReason of DescribeTrainingJob. Empty if the job has not failed.
+    #: FailureReason. Empty if the job has not failed.
     reason: str = ""
     #: What sagelet knows of an InternalServerError. Empty for any other end.
     cause: str = ""
@@ -73,12 +75,44 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Place:
+    """An input or an output of a processing job."""
+
+    name: str
+    #: LocalPath, without a slash at its end.
+    path: str
+    #: Some of its files on any host, as paths in the container. A job may have changed them.
+    files: tuple[str, ...] = ()
+
+    def holds(self, path: str) -> bool:
+        return path == self.path or path.startswith(f"{self.path}/")
+
+
+@dataclass(frozen=True)
+class Processing:
+    """What rules read of a processing job, beside what every job has."""
+
+    #: ContainerEntrypoint and ContainerArguments.
+    command: tuple[str, ...] = ()
+    inputs: tuple[Place, ...] = ()
+    outputs: tuple[Place, ...] = ()
+    #: Some files below /opt/ml that no input brought and no output uploads.
+    elsewhere: tuple[str, ...] = ()
+    #: True once all hosts are down, so that `files` of the outputs are what was uploaded.
+    down: bool = False
+    #: ExitMessage.
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class Case:
     report: CompilerReport = field(default_factory=CompilerReport)
     sources: Sources = field(default_factory=lambda: Sources({}))
     setup: Setup = field(default_factory=Setup)
     progress: Progress = field(default_factory=Progress)
     baseline: Baseline | None = None
+    #: None for a training job.
+    processing: Processing | None = None
 
     @property
     def by_inductor(self) -> bool:

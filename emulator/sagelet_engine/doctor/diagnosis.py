@@ -4,19 +4,21 @@ import logging
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Finding, Rule, Severity
-from sagelet_engine.doctor.rules import RULES
+from sagelet_engine.doctor.rules import PROCESSING_RULES, RULES
 
 log = logging.getLogger(__name__)
 _ORDER = list(Severity)
 
 
-def diagnose(case: Case, rules: tuple[Rule, ...] = RULES) -> tuple[Finding, ...]:
+def diagnose(case: Case, rules: tuple[Rule, ...] | None = None) -> tuple[Finding, ...]:
     """Returns the findings of the rules: the worst first, and within one severity the most expensive first.
 
-    Rules of last resort run in their order, and only until one error is found. A rule that fails is a bug of sagelet
-    and must not fail a job. It is logged and left out.
+    `rules`: by default those of the case's kind of job. Rules of last resort run in their order, and only until one
+    error is found. A rule that fails is a bug of sagelet and must not fail a job. It is logged and left out.
     """
     found: list[Finding] = []
+    if rules is None:
+        rules = RULES if case.processing is None else PROCESSING_RULES
     for rule in sorted(rules, key=lambda rule: rule.last_resort):
         if rule.last_resort and any(one.seen.severity is Severity.ERROR for one in found):
             break

@@ -25,6 +25,8 @@ class Section(str, Enum):
     RUNNING = f"{GUIDE}/your-algorithms-training-algo-running-container.html"
     OUTPUT = f"{GUIDE}/your-algorithms-training-algo-output.html"
     DESCRIBE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html"
+    PROCESSING = f"{GUIDE}/build-your-own-processing-container.html"
+    DESCRIBE_PROCESSING = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeProcessingJob.html"
     #: A page of the SDK's documentation.
     LIBRARIES = (
         "https://sagemaker.readthedocs.io/en/stable/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
@@ -50,6 +52,8 @@ TITLES = {
     Section.RUNNING: "How Amazon SageMaker AI Runs Your Training Image",
     Section.OUTPUT: "How Amazon SageMaker AI Processes Training Output",
     Section.DESCRIBE: "DescribeTrainingJob",
+    Section.PROCESSING: "Build Your Own Processing Container (Advanced Scenario)",
+    Section.DESCRIBE_PROCESSING: "DescribeProcessingJob",
     Section.LIBRARIES: "Use PyTorch with the SageMaker Python SDK: Using third-party libraries",
     Section.HUB: "Hugging Face Hub: HF_ENDPOINT",
 }

@@ -15,14 +15,15 @@ def place(finding: KeptFinding) -> str:
     return f"{finding['file']}:{finding['line']}" if finding.get("file") else ""
 
 
-def log_lines(job: str, findings: Sequence[KeptFinding]) -> Iterator[str]:
+def log_lines(job: str, findings: Sequence[KeptFinding], command: str = "sagelet doctor") -> Iterator[str]:
     """Yields a short section. Empty if there are no findings.
 
-    `findings`: the worst first. The worst is the last in the log, because people read the end of a log first.
+    `command`: what shows all findings of a job of this kind. `findings`: the worst first. The worst is the last in the
+    log, because people read the end of a log first.
     """
     if not findings:
         return
-    yield f"{PREFIX}{len(findings)} finding{'s' if len(findings) > 1 else ''}; `sagelet doctor {job}` tells more"
+    yield f"{PREFIX}{len(findings)} finding{'s' if len(findings) > 1 else ''}; `{command} {job}` tells more"
     if len(findings) > MOST:
         yield f"{PREFIX}the worst {MOST}:"
     for finding in reversed(findings[:MOST]):

@@ -1,5 +1,6 @@
 """The work of a processing job: brings in its inputs, runs the program as it is given, and uploads its outputs."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from sagelet_engine.data import processing
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import DirectorySync, Syncer
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.doctor.text import log_lines
 from sagelet_engine.execution.ca_certificates import write_authorities
 from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint, common_environment, host_plan
@@ -18,7 +20,12 @@ from sagelet_engine.images.variants import is_training_image
 from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.processing import ProcessingJob, as_processing
 from sagelet_engine.model.runtime import LaunchPlan, Observation
-from sagelet_engine.model.verdict import NO_NOTES, EndNotes
+from sagelet_engine.model.verdict import EndNotes
+from sagelet_engine.reports import processing_findings
+from sagelet_engine.reports.doctor_inputs import End
+from sagelet_engine.reports.processing_findings import ProcessingDoctor
+
+log = logging.getLogger(__name__)
 
 
 class ProcessingWork:
@@ -32,6 +39,7 @@ class ProcessingWork:
         self.directories = JobDirectories.of(services.settings.data, self._job)
         synced = processing.continuous(self._job)
         self._outputs = DirectorySync(services.objects, self._job, self.directories, synced)
+        self._doctor = ProcessingDoctor(services.store, services.settings.data)
 
     @property
     def _job(self) -> ProcessingJob:
@@ -42,7 +50,7 @@ class ProcessingWork:
         """Does nothing: a processing job has no process beside its hosts."""
 
     def end_notes(self, host: str) -> EndNotes:  # noqa: ARG002 - only the exit code decides, as on AWS
-        return NO_NOTES
+        return EndNotes(explanation=processing_findings.explanation(self.directories))
 
     def stage(self, attend: Callable[[], None]) -> None:
         objects = JobObjects(self._services.objects, self._job, attend)
@@ -77,12 +85,20 @@ class ProcessingWork:
     def warnings(self) -> list[HostLine]:
         return self._outputs.warnings()
 
-    def conclude(self, judge: Callable[[], Verdict] | None, found: Mapping[str, Observation]) -> Sequence[str]:  # noqa: ARG002
-        """Notes the ExitMessage in the record."""
+    def conclude(self, judge: Callable[[], Verdict] | None, found: Mapping[str, Observation]) -> Sequence[str]:
+        """Notes the ExitMessage in the record, and keeps the doctor's findings. Returns these as lines."""
         message = processing.exit_message(self._job, self.directories)
         if message != self._job.exit_message:
             self._job_context.apply(lambda job: replace(as_processing(job), exit_message=message))
-        return ()
+        if judge is None or not self._services.runtime.runs_scripts:
+            return ()
+        outcome = judge()
+        findings = self._doctor.findings(self._job, End(outcome, found))
+        try:
+            processing_findings.keep(self.directories, findings, outcome.status.value)
+        except OSError as error:
+            log.warning("%s: its findings could not be kept: %s", self._job.key.name, error)
+        return list(log_lines(self._job.key.name, findings, "sagelet processing doctor"))
 
     def release(self) -> None:
         """Does nothing: nothing serves the hosts of a processing job but the endpoint."""

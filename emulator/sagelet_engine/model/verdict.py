@@ -33,6 +33,8 @@ class EndNotes:
     failure: str | None = None
     #: When the first of its workers died, in ms since the epoch. None if no worker left a note.
     worker_died_ms: int | None = None
+    #: What the doctor says of a failed processing job, for people. Empty if it says nothing.
+    explanation: str = ""
 
 
 #: Those of a job whose kind has no such files.
@@ -59,17 +61,20 @@ def judge(job: Job, hosts: Mapping[str, Observation], notes: Mapping[str, EndNot
     if host.exit_code is None:
         return internal_error(f"{first}: {host.error or 'the host disappeared'}")
     if isinstance(job, ProcessingJob):
-        return Verdict(SecondaryStatus.FAILED, _processing_failure(job, host, host.exit_code))
+        return Verdict(SecondaryStatus.FAILED, _processing_failure(job, host, host.exit_code, notes[first].explanation))
     return Verdict(SecondaryStatus.FAILED, algorithm_error(notes[first].failure or host_error(host), host.exit_code))
 
 
-def _processing_failure(job: ProcessingJob, host: Observation, exit_code: int) -> str:
-    """Returns the FailureReason of a processing job, whose container's words are in ExitMessage."""
+def _processing_failure(job: ProcessingJob, host: Observation, exit_code: int, explanation: str) -> str:
+    """Returns the FailureReason of a processing job, whose container's words are in ExitMessage.
+
+    AWS says no more than the exit code there if the container left no message. sagelet adds what happened.
+    """
     if host.out_of_memory:
         return f"ClientError: {aws_texts.PROCESSING_OUT_OF_MEMORY}"
     if job.exit_message is not None:
         return f"AlgorithmError: {aws_texts.SEE_JOB_LOGS}"
-    return algorithm_error(host.error or "", exit_code)
+    return algorithm_error(explanation or host.error or "", exit_code)
 
 
 def first_failed(hosts: Mapping[str, Observation], notes: Mapping[str, EndNotes]) -> str | None:

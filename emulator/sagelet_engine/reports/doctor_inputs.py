@@ -16,7 +16,7 @@ from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.reading import read_sources
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.model import verdict
-from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.job import Job, JobStatus, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.listing import JobQuery
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob, as_training
@@ -69,7 +69,7 @@ class DoctorInputs:
         hosts: Mapping[str, Observation] = end.hosts if end else {}
         directories = JobDirectories.of(self.data, job)
         first = verdict.first_failed(hosts, {host: end_notes(directories.host(host).failure_file) for host in hosts})
-        lines, last_ms = self._last_lines(job, first or job.hosts[0])
+        lines, last_ms = last_lines(self.store, job, first or job.hosts[0])
         if end is None and job.secondary is SecondaryStatus.TRAINING:
             return _under_way(report, now_ms, lines, last_ms)
         return Progress(
@@ -82,17 +82,6 @@ class DoctorInputs:
             timed_out=job.stop_cause is StopCause.MAX_RUNTIME,
             saved=any(_has_entries(directories.host(host).model) for host in job.hosts) if end else None,
         )
-
-    def _last_lines(self, job: TrainingJob, host: str) -> tuple[list[str], int]:
-        """Returns the last lines of a host in this attempt, and when any host printed last (ms since the epoch)."""
-        streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/")
-        own = [stream for stream in streams if stream.job_id == job.id]
-        last_ms = max((stream.last_ms or stream.created_ms for stream in own), default=0)
-        newest = max((stream for stream in own if stream.host == host), key=lambda one: one.created_ms, default=None)
-        if newest is None:
-            return [], last_ms
-        events = self.store.events(newest.id, limit=LAST_LINES, newest_first=True)
-        return [event.text for event in reversed(events)], last_ms
 
     def _baseline(self, job: TrainingJob, setup: Setup, sources: Sources) -> Baseline | None:
         """Returns the newest completed native job with the same scripts and hyperparameters, except for `_VARIED`."""
@@ -108,6 +97,18 @@ class DoctorInputs:
             if self._sources(other).same_as(sources) and (report := compile_reports.current(self.data, other)):
                 return Baseline(other.key.name, report.workers)
         return None
+
+
+def last_lines(store: Store, job: Job, host: str) -> tuple[list[str], int]:
+    """Returns the last lines of a host in this attempt, and when any host printed last (ms since the epoch)."""
+    streams = store.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
+    own = [stream for stream in streams if stream.job_id == job.id]
+    last_ms = max((stream.last_ms or stream.created_ms for stream in own), default=0)
+    newest = max((stream for stream in own if stream.host == host), key=lambda one: one.created_ms, default=None)
+    if newest is None:
+        return [], last_ms
+    events = store.events(newest.id, limit=LAST_LINES, newest_first=True)
+    return [event.text for event in reversed(events)], last_ms
 
 
 def _has_entries(directory: Path) -> bool:
@@ -143,6 +144,7 @@ def setup_of(job: TrainingJob) -> Setup:
         profiler=bool(profiler) and not profiler.get("DisableProfiler"),
         channels=tuple(channel.name for channel in job.spec.channels),
         max_runtime_seconds=job.spec.max_runtime_seconds,
+        isolated=job.spec.network_isolation,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
+from sagelet_api.web import PREFIX
 from sagelet_engine.model.job import JobKey, JobKind
 from sagelet_engine.model.processing import ProcessingJob
 from support.api_world import ACCOUNT, REGION, ApiWorld
@@ -76,3 +77,15 @@ def test_the_commands_of_training_jobs_name_these(three: ApiWorld, sagelet: Sage
         told = sagelet(command, "done")
         assert told.exit_code == 1
         assert "done is a processing job: `sagelet processing` has list" in told.stderr
+
+
+def test_a_failure_is_explained_and_its_page_opens(three: ApiWorld, sagelet: Sagelet) -> None:
+    told = sagelet("processing", "describe", "broken").stdout
+    assert "What happened\tThe script ended with exit code 1" in told
+    assert 'its last line was "broken says one"' in told
+    answer = json.loads(sagelet("processing", "doctor", "broken", "--json").stdout)
+    assert [one["rule"] for one in answer["findings"]] == ["script-exit"]
+    assert sagelet("processing", "doctor", "broken").stdout.startswith("broken (Failed): 1 finding")
+    assert "What to do" in three.page(f"{PREFIX}/processing/broken").data.decode()
+    assert "/processing/broken?" in sagelet("open", "broken").stdout
+    assert sagelet("open", "no-such-job").exit_code == 1

@@ -102,3 +102,17 @@ def test_the_page_of_a_tuning_job_is_opened(tuned: ApiWorld, sagelet: Sagelet) -
     done = sagelet("open", "neither")
     assert done.exit_code == 1
     assert "has no training job neither" in done.stderr
+
+
+def test_lists_leave_out_trials_or_show_those_of_one_tuning_job(tuned: ApiWorld, sagelet: Sagelet) -> None:
+    tuned.create("alone")
+
+    def names(*options: str) -> list[str]:
+        return [line.split("\t")[0] for line in sagelet("jobs", *options).stdout.splitlines()]
+
+    assert len(names()) == 3
+    assert names("--no-children") == ["alone"]
+    assert len(names("--parent", "grid")) == 2
+    assert "alone" not in names("--parent", "grid")
+    assert names("--parent", "another") == []
+    assert sagelet("jobs", "--no-children", "--parent", "grid").exit_code == 2

@@ -66,10 +66,9 @@ def test_the_worst_finding_ends_the_log() -> None:
 def test_findings_on_a_terminal() -> None:
     out = io.StringIO()
     nowhere = {name: value for name, value in FINDING.items() if name not in ("file", "line")}
-    answer = {"TrainingJobName": "job", "TrainingJobStatus": "Completed", "findings": [FINDING, nowhere]}
-    show(answer, Console(file=out, width=60))
+    show("job", "Completed", [FINDING, nowhere], Console(file=out, width=60))
     text = out.getvalue()
     assert text.startswith("job (Completed): 2 findings\n\nwarning explicit-evaluation train.py:7\n")
     assert "  seen: .item() read [a] tensor\n  why: it cuts the graph\n  instead: do not\n" in text
-    show({**answer, "findings": []}, Console(file=(out := io.StringIO())))
+    show("job", "Completed", [], Console(file=(out := io.StringIO())))
     assert out.getvalue() == "job (Completed): no findings\n"

@@ -27,6 +27,7 @@ from sagelet_engine.doctor.rules import (
     not_compiled,
     not_in_the_hub,
     out_of_memory,
+    processing,
     script_failures,
     short_training,
     slower_than_native,
@@ -83,3 +84,5 @@ RULES: tuple[Rule, ...] = (
     script_failures.ERROR,
     script_failures.ENDED,
 )
+#: Those of processing jobs, which are never compiled.
+PROCESSING_RULES: tuple[Rule, ...] = processing.RULES

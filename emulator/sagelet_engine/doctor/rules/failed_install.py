@@ -73,7 +73,7 @@ def check(case: Case) -> Iterator[Seen]:
     if reported is not None:
         line = re.sub(f"{ERROR}|{MESSAGE}", "", last_match(case, (ERROR,)) or last_match(case, (MESSAGE,)) or reported)
         text = f"The installation of packages failed: {quoted(line)}{_collision(case)}"
-        yield Seen(Severity.ERROR, text, failed_at(case), instead=_instead(case))
+        yield Seen(Severity.ERROR, text, failed_at(case), instead=remedy(case))
 
 
 def _collision(case: Case) -> str:
@@ -84,7 +84,8 @@ def _collision(case: Case) -> str:
     return f"; {asked or 'a requirement'} collides with {kept.split()[-1]}, which sagelet keeps"
 
 
-def _instead(case: Case) -> str | None:
+def remedy(case: Case) -> str | None:
+    """Returns what to do, by pip's words. None if they say nothing of it."""
     if last_match(case, (CONSTRAINED,)) is not None:
         return KEPT
     if last_match(case, UNREACHED) is not None:

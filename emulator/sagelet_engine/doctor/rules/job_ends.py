@@ -11,6 +11,8 @@ _DATA = (
     "List what is there with `aws s3 ls` through `sagelet run`, in the account and the region of the job. "
     "`sagelet s3 import DIRECTORY s3://BUCKET/PREFIX` brings files here."
 )
+_NO_BUCKET = "Data upload failed:the bucket of "
+_BUCKET = "Create the bucket (`aws s3 mb` through `sagelet run`), in the account and the region of the job."
 _CAPACITY = (
     "Ask for a smaller instance type or fewer instances, wait for other jobs to end (`sagelet jobs`), or let CPU "
     "workers stand in for GPUs (`--gpus auto`)."
@@ -43,6 +45,8 @@ def _remedy(text: str) -> str | None:
     """Returns what to do about a ClientError. None if its text says it."""
     if _NO_OBJECTS.search(text):
         return _DATA
+    if text.startswith(_NO_BUCKET):
+        return _BUCKET
     return _INSTALL if text.startswith(_NOT_INSTALLED) else None
 
 

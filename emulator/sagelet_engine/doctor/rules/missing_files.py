@@ -137,8 +137,8 @@ def unwritable(case: Case) -> Iterator[Seen]:
     place = failed_at(case)
     if full is not None:
         instead = (
-            "Make room on the disk of the data directory (`sagelet gc` removes files of ended jobs), or write less: "
-            "keep fewer checkpoints. /opt/ml and /tmp of a job are on that disk."
+            "Make room on the disk of the data directory (`sagelet gc` removes files of ended jobs), or write less. "
+            "/opt/ml and /tmp of a job are on that disk."
         )
         text = f"The disk was full: {quoted(full)}{case.sources.quoted(place)}"
         yield Seen(Severity.ERROR, text, place, instead=instead)

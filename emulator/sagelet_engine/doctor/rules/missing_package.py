@@ -49,7 +49,7 @@ def check(case: Case) -> Iterator[Seen]:
     error = last_error(case)
     if error is None:
         return
-    instead = _remedy(error)
+    instead = _remedy(error, case.processing is not None)
     if instead is None:
         return
     place = failed_at(case)
@@ -57,10 +57,10 @@ def check(case: Case) -> Iterator[Seen]:
     yield Seen(Severity.ERROR, text, place, instead=instead)
 
 
-def _remedy(error: str) -> str | None:
+def _remedy(error: str, processing: bool) -> str | None:
     named = next((found["name"] for pattern in _NAMED if (found := pattern.match(error))), None)
     if named is not None:
-        return _instead(named)
+        return _instead(named, processing)
     moved = _MOVED.match(error)
     if moved is not None:
         return (
@@ -70,13 +70,19 @@ def _remedy(error: str) -> str | None:
     return THEN if _GONE.match(error) else None
 
 
-def _instead(module: str) -> str:
+def _instead(module: str, processing: bool) -> str:
     top, _, inner = module.partition(".")
     if top in NOWHERE:
         return f"Do without {top}, or have the script try the import: {TABLE}, with the reasons."
     # If a whole package is missing Python names the package.
     if inner or top in FORMER:
         return f"The installed version has no {module} any more. {THEN}"
+    if processing:
+        return (
+            f"If it is a package, put `{PACKAGES.get(top, top)}` into the requirements.txt of a FrameworkProcessor's "
+            "source_dir, or take an image that has it. A module of your own has to be beside the script: in that "
+            "source_dir, or below the S3Uri of the script's input."
+        )
     if top in OWN:
         return (
             f"`{top}` is probably a module of your own, which has to be in source_dir, beside the script: `source_dir` "

@@ -30,6 +30,12 @@ _REMEDIES = (
         "`sagelet docs images-of-their-day`.",
     ),
     (
+        r"^(KeyError: |ValueError: Usecols do not match columns)",
+        "What the script reads has no such column or key: print what it has (`list(frame.columns)`, `list(row)`) "
+        "before this line, and compare. Mind capitals, blanks, a byte order mark (encoding='utf-8-sig'), and a file "
+        "without a line of names.",
+    ),
+    (
         r"\(most likely due to a circular import\)",
         "Two modules import each other: move one import into the function that needs it, or what both need into a "
         "third module. A file of yours with a library's name (torch.py) hides that library: rename it.",
@@ -50,6 +56,10 @@ _REMEDIES = (
         "Nothing has launched workers. Ask for a launcher: distribution={'torch_distributed': {'enabled': True}} of "
         "the estimator. Or call init_process_group only where WORLD_SIZE is in os.environ.",
     ),
+)
+_OF_TRAINING = (
+    "A processing job has no variables SM_..., which training jobs have. Read the inputs at their LocalPath, options "
+    "from ContainerArguments, and the names of the hosts from /opt/ml/config/resourceconfig.json."
 )
 #: Messages of AWS's toolkit, in its log and in FailureReason.
 _CODE = re.compile(r"\bExitCode (?P<code>-?\d+)\b")
@@ -87,7 +97,25 @@ _ANY_SIGNAL = "Look in the log for what sent it: a timeout, a launcher, or a nat
 def arguments(case: Case) -> Iterator[Seen]:
     line = last_match(case, _REFUSED)
     if line is not None:
-        yield Seen(Severity.ERROR, f"The script refused its arguments: {quoted(line)}", instead=_argument(line))
+        remedy = _argument(line) if case.processing is None else _processing_argument(line)
+        yield Seen(Severity.ERROR, f"The script refused its arguments: {quoted(line)}", instead=remedy)
+
+
+def _processing_argument(line: str) -> str | None:
+    if _FLAG.search(line):
+        return "A flag of action='store_true' takes no value: leave the value out of ContainerArguments."
+    unknown = _UNKNOWN.search(line)
+    if unknown:
+        return (
+            f"Declare it in the script (`parser.add_argument('{unknown['name']}')`), or take it out of "
+            "ContainerArguments (`arguments` of the processor's run)."
+        )
+    if _REQUIRED in line:
+        return (
+            "Pass it in ContainerArguments (`arguments` of the processor's run), name and value as two texts. Or give "
+            "the argument a default."
+        )
+    return None
 
 
 def _argument(line: str) -> str | None:
@@ -115,18 +143,27 @@ def error(case: Case) -> Iterator[Seen]:
     if line is not None:
         place = failed_at(case)
         text = f"The script ended with an error: {quoted(line)}{case.sources.quoted(place)}"
-        yield Seen(Severity.ERROR, text, place, instead=_error(line, case.sources.quoted(place)))
+        yield Seen(Severity.ERROR, text, place, instead=_error(case, line, case.sources.quoted(place)))
 
 
-def _error(line: str, source: str) -> str | None:
+def _error(case: Case, line: str, source: str) -> str | None:
     """`source`: the script's line."""
     variable = _VARIABLE.match(line)
     if variable and "environ" in source:
+        if case.processing is not None:
+            return _OF_TRAINING if variable["name"].startswith("SM_") else _processing_variable(variable["name"])
         return (
             f"Give the job the variable {variable['name']}: Environment of CreateTrainingJob, `environment` of the "
             "estimator, `sagelet submit --env`. Variables of your own shell reach no job."
         )
     return next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, line)), None)
+
+
+def _processing_variable(name: str) -> str:
+    return (
+        f"Give the job the variable {name}: Environment of CreateProcessingJob, `env` of the processor. Variables of "
+        "your own shell reach no job."
+    )
 
 
 def ended(case: Case) -> Iterator[Seen]:
@@ -135,14 +172,21 @@ def ended(case: Case) -> Iterator[Seen]:
     if code is None:
         return
     reason = _own_reason(case)
+    message = case.processing.message.strip().partition("\n")[0] if case.processing else ""
     if reason:
         yield Seen(Severity.ERROR, f"The job gave its reason: {quoted(reason)}", instead=_TOLD)
         return
     name = _signal(code)
     said = f"; its last line was {quoted(last)}" if (last := _last_words(case)) else ""
+    said = f"; its exit message is {quoted(message)}" if message else said
     if name is not None:
         text = f"The script was ended by the signal {name}{said}"
         yield Seen(Severity.ERROR, text, instead=_SIGNALS.get(name, _ANY_SIGNAL))
+    elif message:
+        text = f"The script ended with exit code {code}{said}"
+        yield Seen(
+            Severity.ERROR, text, instead="Correct what the exit message names. The log has what came before it."
+        )
     else:
         yield Seen(Severity.ERROR, f"The script ended with exit code {code} and without a traceback{said}")
 
@@ -151,6 +195,8 @@ def _own_reason(case: Case) -> str:
     """Returns the first line of a failure file that the container wrote itself. Empty if AWS's toolkit wrote it, or if
     there is none.
     """
+    if case.processing is not None:
+        return ""
     text = case.progress.reason.removeprefix("AlgorithmError: ").rpartition(", exit code: ")[0].strip()
     return "" if _TOOLKITS.match(text) else text.partition("\n")[0]
 

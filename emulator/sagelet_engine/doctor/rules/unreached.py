@@ -12,6 +12,8 @@ _NETWORK = re.compile(
     r"NewConnectionError|NameResolutionError|MaxRetryError|ProxyError|SSLError|SSLCertVerificationError|ConnectError|"
     r"ConnectionRefusedError|TimeoutError|ClientConnectorError))\b"
 )
+#: An isolated job does not reach sagelet either.
+_ENDPOINT = re.compile(r"^botocore\.exceptions\.(EndpointConnectionError|ConnectTimeoutError|ReadTimeoutError)\b")
 #: The offline hub has a rule of its own.
 _HUB = re.compile(r"huggingface\.co\b|sagelet's hub")
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
@@ -24,6 +26,11 @@ _COPY = (
     "Bring it here first: `sagelet s3 import DIRECTORY s3://BUCKET/PREFIX` for files, or create it with boto3 through "
     "`sagelet run`. A job's calls of AWS go to sagelet, not to AWS, so it sees only what is here."
 )
+_ISOLATED = (
+    "Take EnableNetworkIsolation out of the request (`enable_network_isolation` of the estimator or of the processor's "
+    "NetworkConfig). Or bring what the script asks for with the job's inputs: an isolated job reaches no server, not "
+    "even S3, as on AWS."
+)
 _RIGHTS = (
     "Let the role of the job do it: its policies count here as on AWS (`sagelet docs access-control`). In another "
     "account's bucket the bucket's policy has to permit it, too."
@@ -32,13 +39,16 @@ _SERVICE = "`sagelet docs differences-from-aws` says which services and operatio
 
 
 def network(case: Case) -> Iterator[Seen]:
-    error = last_error(case)
-    if error is None or not _NETWORK.match(error) or _HUB.search(error):
+    error, isolated = last_error(case), case.setup.isolated
+    if error is None or not (_NETWORK.match(error) or (isolated and _ENDPOINT.match(error))):
+        return
+    if not isolated and _HUB.search(error):
         return
     place = failed_at(case)
-    text = f"The script did not reach a server: {quoted(error)}{case.sources.quoted(place)}"
-    instead = None
-    if _CERTIFICATE in error:
+    why = ", and the job has EnableNetworkIsolation" if isolated else ""
+    text = f"The script did not reach a server{why}: {quoted(error)}{case.sources.quoted(place)}"
+    instead = _ISOLATED if isolated else None
+    if _CERTIFICATE in error and not isolated:
         instead = (
             "Give the job your network's certificate authority: SSL_CERT_FILE and REQUESTS_CA_BUNDLE in its "
             "Environment name a file of the image, and `sagelet image build` puts this machine's certificates into it."
@@ -49,7 +59,8 @@ def network(case: Case) -> Iterator[Seen]:
 def aws(case: Case) -> Iterator[Seen]:
     error = last_error(case)
     place = failed_at(case)
-    if error is None or not _AWS.match(error) or place is None:
+    # AWS's toolkit calls AWS, too. No toolkit is around a processing job.
+    if error is None or not _AWS.match(error) or (place is None and case.processing is None):
         return
     told = _CODE.search(error)
     code = told["code"] if told else ""
