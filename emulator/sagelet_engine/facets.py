@@ -16,11 +16,12 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.data.file_systems import directory_of
+from sagelet_engine.doctor.finding import Severity
 from sagelet_engine.execution.supervisors import Supervisors
 from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.model import faults, lifecycle, processing, training, warm_pools
 from sagelet_engine.model.file_systems import FileSystemSource
-from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
+from sagelet_engine.model.job import J, Job, JobKey, JobKind, JobStatus, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
@@ -374,9 +375,7 @@ class Reports:
         """
         job = as_training(self._store.get(key))
         report = compile_reports.current(self._data, job)
-        if report is None or report.final:
-            return report
-        return replace(report, findings=self._consult(job, report))
+        return None if report is None else replace(report, findings=self._findings(job, report))
 
     def progress(self, key: JobKey) -> Progress:
         """Returns what the job's workers do now. Raises JobNotFound."""
@@ -388,10 +387,7 @@ class Reports:
         if isinstance(job, ProcessingJob):
             return processing_findings.current(self._store, self._data, job)
         job = as_training(job)
-        report = compile_reports.current(self._data, job)
-        if report is not None and report.final:
-            return report.findings
-        return self._consult(job, report or CompilerReport())
+        return self._findings(job, compile_reports.current(self._data, job) or CompilerReport())
 
     def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> "Comparison":
         """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
@@ -414,5 +410,11 @@ class Reports:
         """Returns what AWS would charge for the job, as of now."""
         return bill(job, self._clock.now_ms())
 
-    def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
+    def _findings(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
+        """Those that were kept when the hosts had ended count, unless the job failed later: by its uploads."""
+        explained = job.status is not JobStatus.FAILED or any(
+            one["severity"] == Severity.ERROR.value for one in report.findings
+        )
+        if report.final and explained:
+            return report.findings
         return DoctorInputs(self._store, self._data).findings(job, report, self._clock.now_ms())

@@ -230,6 +230,21 @@ def test_a_job_that_failed_before_any_worker_reported(world: World) -> None:
     assert any(line.startswith("sagelet doctor: error device-mixing train.py:1") for line in world.log("one"))
 
 
+def test_a_job_whose_upload_failed_after_its_hosts_had_ended(world: World) -> None:
+    make(world, "one", COMPILED)
+    report_of(world, "one", worker(evaluations=(read("item", 2, 1000),)))
+    world.objects.missing.add("out")
+    world.host("one").end(0)
+    world.ended("one")
+    reason = world.job("one").failure_reason
+    assert reason is not None
+    findings = world.engine.reports.findings(key("one"))
+    assert ("error", reason.removeprefix("ClientError: ")) in {(one["severity"], one["seen"]) for one in findings}
+    report = world.engine.reports.compiler(key("one"))
+    assert report is not None
+    assert report.findings == findings
+
+
 def test_an_interrupted_attempt_is_not_diagnosed(world: World) -> None:
     spot = {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600}
     make(world, "one", COMPILED, EnableManagedSpotTraining=True, StoppingCondition=spot)
