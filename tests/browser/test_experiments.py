@@ -45,6 +45,17 @@ DRAWN = """
 """
 
 
+#: What a canvas fills a path with: points, not texts or rectangles.
+FILLED = """
+    window.filled = [];
+    const fill = CanvasRenderingContext2D.prototype.fill;
+    CanvasRenderingContext2D.prototype.fill = function () {
+      window.filled.push(this.fillStyle);
+      return fill.apply(this, arguments);
+    };
+"""
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageletProcess]:
     process = SageletProcess(tmp_path_factory.mktemp("experiments") / "data", "--runtime", "process").start()
@@ -83,6 +94,15 @@ def test_no_label_of_an_axis_is_cut(page: Page, jobs: Jobs, server: SageletProce
     assert {"seconds since the training began"} < {one["text"] for one in texts}
     cut = [one for one in texts if one["left"] < 0 or one["right"] > one["width"] or one["y"] > one["height"]]
     assert cut == []
+
+
+def test_points_have_the_colour_of_their_curve_in_the_dark(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.look(1280, dark=True)
+    page.ask("Page.addScriptToEvaluateOnNewDocument", source=FILLED)
+    page.goto(f"{server.endpoint}/_sagelet/ui/compare?job=lr-1&job=lr-2")
+    page.until("document.querySelectorAll('#instances canvas').length === 3")
+    page.until("window.filled.length > 0")
+    assert "#ffffff" not in page.run("window.filled")
 
 
 def test_charts_have_names_and_units_the_jobs_own_first(page: Page, jobs: Jobs, server: SageletProcess) -> None:

@@ -29,10 +29,12 @@ def fragment(comparison: Comparison) -> str:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader
 
-    from sagelet_api.display import shown
+    from sagelet_api.display import code, shown
 
     loader = PackageLoader("sagelet_api.comparison", "templates")
-    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)
+    made = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)
+    made.filters["code"] = code
+    return made
 
 
 @cache

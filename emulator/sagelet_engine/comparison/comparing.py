@@ -215,5 +215,4 @@ def _remarks(sides: Sequence[Side]) -> Iterator[str]:
         price = f"AWS's on-demand price of training in {PRICES_REGION}, list of {dates}"
         yield f"Cost: billable seconds x instances x {price}"
     if [side.facts.compiled for side in sides] == [False, True]:
-        measure_it = "`sagelet compare NATIVE COMPILED --repeat 5` measures it"
-        yield f"One run of each job: how far runs vary is not known. {measure_it}"
+        yield f"One run of each job: how far runs vary is not known. {sentences.COMMAND} measures it"

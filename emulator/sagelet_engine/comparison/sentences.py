@@ -22,8 +22,9 @@ from sagelet_engine.comparison.side import Side
 
 #: Figures whose differences are about speed.
 SPEEDS = ("throughput", "steady_throughput", "runtime", "training_seconds", "billable_seconds")
+COMMAND = "`sagelet compare NATIVE COMPILED --repeat 3`"
 #: What to do where one run does not say it.
-REPEAT = "Train both several times in turn: `sagelet compare NATIVE COMPILED --repeat 3`"
+REPEAT = f"Train both several times in turn: {COMMAND}"
 
 
 def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement | None) -> Iterator[Sentence]:

@@ -218,6 +218,18 @@ def test_all_that_comes_from_jobs_is_escaped() -> None:
     assert "<script" not in html.fragment(made(native(), hostile))
 
 
+def test_commands_are_shown_as_code() -> None:
+    found = made(native(), facts("same", compiled=True, seconds=120, log=trainer(100.4)))
+    command = "sagelet compare NATIVE COMPILED --repeat 3"
+    (told,) = {one.text for one in found.sentences if one.kind == "speed"}
+    (remark,) = (one for one in found.remarks if "how far runs vary" in one)
+    # One comparison asks for one command.
+    assert (f"`{command}`" in told, f"`{command}`" in remark) == (True, True)
+    for page in (html.report(found), html.fragment(found)):
+        assert f"<code>{command}</code>" in page
+        assert "`" not in page
+
+
 def test_a_report_of_what_is_not_comparable_says_so_first() -> None:
     page = html.report(made(native(), compiled(status="Stopped", code="other"), anyway=True))
     assert page.index("These jobs are not comparable") < page.index("fast did not complete") < page.index("In words")

@@ -196,6 +196,29 @@ def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
     assert world.engine.metrics.final(job) == []
 
 
+@pytest.mark.parametrize(
+    ("rate", "peak_mib", "seconds", "expected"),
+    [
+        (70.8, 573, 0.113, ("70.8", "573 MiB", "113 ms")),
+        (2443.4, 1010, 0.9996, ("2,443", "1,010 MiB", "1,000 ms")),
+        (999.6, 1023, 1.04, ("1,000", "1,023 MiB", "1.0 s")),
+    ],
+)
+def test_no_figure_is_a_power_of_ten(
+    world: World, rate: float, peak_mib: int, seconds: float, expected: tuple[str, str, str]
+) -> None:
+    world.create("one")
+    host = world.host("one")
+    memory = {"peak_bytes": peak_mib << 20, "kind": "rss"}
+    write(reports(world, "one"), samples_per_second=rate, memory=memory, first_step_seconds=seconds)
+    host.end(0)
+    world.ended("one")
+    found = of(world, "one")
+    shown = dict(rows(found.total, compiled=True))
+    assert (shown["Samples per second"], shown["Peak memory (rss)"], shown["First step"]) == expected
+    assert all(figure in text.summary(found) for figure in expected)
+
+
 def test_a_first_step_whose_start_nobody_saw_took_no_known_time(world: World) -> None:
     """A native loop without a DataLoader: its first step has begun before the optimizer's, which ends it."""
     world.create("one")

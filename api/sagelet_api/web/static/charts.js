@@ -137,12 +137,13 @@ class Chart {
         {label: x.label},
         ...series.map((one) => ({
           label: one.label,
-          stroke: colour(COLOURS[one.colour % COLOURS.length]),
+          stroke: strokeOf(one),
           width: 2,
           spanGaps: true,
           paths,
           dash: one.dashed || one.colour >= COLOURS.length ? [6, 4] : undefined,
-          points: {show: !holds && one.x.length < 60, size: 5},
+          // uPlot fills points with white, which in the dark theme hides whose they are.
+          points: {show: !holds && one.x.length < 60, size: 5, fill: strokeOf(one)},
         })),
       ],
     };
@@ -162,6 +163,10 @@ class Chart {
       .map(([label, value]) => (series.length > 1 ? `${label}: ${inUnit(value, unit, smaller)}` : inUnit(value, unit, smaller)));
     this.words.textContent = `at ${inUnit(uplot.data[0][index], x.unit)}: ${values.join(", ")}`;
   }
+}
+
+function strokeOf(one) {
+  return colour(COLOURS[one.colour % COLOURS.length]);
 }
 
 // uPlot has one x for all series.

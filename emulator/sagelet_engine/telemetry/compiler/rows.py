@@ -1,6 +1,6 @@
 """The figures of a compile report as rows of a name and a text, for every page and command that shows them."""
 
-from sagelet_engine.telemetry.compiler.text import duration, known, size
+from sagelet_engine.telemetry.compiler.text import duration, figure, known, size
 from sagelet_engine.telemetry.compiler.worker import Figures
 
 #: The most compiling steps that are named by number.
@@ -20,7 +20,7 @@ def _steps(total: Figures) -> Rows:
         ("Steps", f"{total.steps:,}"),
         ("First step", known(total.first_step_seconds)),
         ("Steady step", f"{steady} (95 %: {slow})" if total.steady_step_seconds else steady),
-        ("Samples per second", f"{total.samples_per_second:.4g}" if total.samples_per_second else "not known"),
+        ("Samples per second", figure(total.samples_per_second) if total.samples_per_second else "not known"),
         ("Waited for input", duration(total.input_wait_seconds)),
         (f"Peak memory ({total.memory.kind or '-'})", size(total.memory.peak_bytes)),
     ]

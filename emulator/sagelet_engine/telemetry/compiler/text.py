@@ -19,7 +19,7 @@ def summary(report: CompilerReport) -> str:
     elif total.optimizer_steps > 1:
         parts.append(f"{total.optimizer_steps} optimizer steps, but no graph was ended (torch_xla.sync)")
     if total.samples_per_second:
-        parts.append(f"{total.samples_per_second:.3g} samples/s")
+        parts.append(f"{figure(total.samples_per_second)} samples/s")
     if total.graph.breaks:
         parts.append(f"{total.graph.breaks} graph breaks")
     if total.graph.recompiles:
@@ -38,11 +38,16 @@ def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
+def figure(value: float) -> str:
+    """Returns three digits, or all before the point: `70.8`, `2,443`."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+
+
 def duration(seconds: float) -> str:
     """`113 ms`, `12.1 s`."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
-    return f"{seconds * 1000:.3g} ms"
+    return f"{figure(seconds * 1000)} ms"
 
 
 def known(seconds: float) -> str:
@@ -53,7 +58,7 @@ def known(seconds: float) -> str:
 def size(count: int) -> str:
     """`1.2 GiB`."""
     unit, name = next(((unit, name) for unit, name in _UNITS if count >= unit), (1, "B"))
-    return f"{count / unit:.3g} {name}"
+    return f"{figure(count / unit)} {name}"
 
 
 def _steps(total: Figures) -> str:
