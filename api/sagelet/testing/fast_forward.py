@@ -253,15 +253,24 @@ class FastForward:
     def wait_execution(self, execution_arn: str, *statuses: str, seconds: float = 60, region: str = REGION) -> Output:
         """Waits until an execution of a pipeline has one of the statuses. Returns DescribePipelineExecution's answer.
 
-        Without statuses, waits for the execution's end. Raises NotInTime, also if it ended otherwise.
+        Without statuses, waits for the execution's end. Raises NotInTime, also if it ended otherwise; the error has
+        the reasons of the steps that failed.
         """
         sagemaker = self._client("sagemaker", region)
+
+        def failures() -> list[str]:
+            """DescribePipelineExecution says no more than that a step failed."""
+            steps = self.steps(execution_arn, region=region).items()
+            return [f"{name}: {step['FailureReason']}" for name, step in steps if "FailureReason" in step]
 
         def look() -> tuple[Output, tuple[str, ...]]:
             answer: Output = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution_arn)
             return answer, (answer["PipelineExecutionStatus"],)
 
-        return _wait(execution_arn, look, statuses or EXECUTION_ENDED, seconds)
+        try:
+            return _wait(execution_arn, look, statuses or EXECUTION_ENDED, seconds)
+        except NotInTime as otherwise:
+            raise NotInTime("\n".join([str(otherwise), *failures()])) from None
 
     def steps(self, execution_arn: str, *, region: str = REGION) -> dict[str, Output]:
         """Returns the steps that have begun by name, in that order, as ListPipelineExecutionSteps shows them."""

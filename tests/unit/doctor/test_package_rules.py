@@ -212,6 +212,50 @@ def test_a_worker_that_mpiruns_launcher_names() -> None:
 
 
 @pytest.mark.parametrize(
+    ("printed", "error"),
+    [
+        (
+            "/usr/bin/python3: Error while finding module specification for 'einops.it' (ModuleNotFoundError: No "
+            "module named 'einops')",
+            "ModuleNotFoundError: No module named 'einops'",
+        ),
+        ("/job/packages/bin/python: No module named einops", "No module named einops"),
+    ],
+)
+def test_a_module_that_python_was_to_run(printed: str, error: str) -> None:
+    """`python -m` prints no traceback."""
+    finding = of(f"INFO: python -m einops.it\n{printed}\n")["missing-package"]
+    assert f'"{error}"' in finding.seen.text
+    assert "Put `einops` into the requirements.txt" in instead(finding)
+
+
+#: SDK v2's bootstrap of `@step` and `@remote`, after pip.
+BOOTSTRAP = """
+ERROR: No matching distribution found for sagemaker<3.0.0,>=2.256.0
+Traceback (most recent call last):
+  File "/opt/ml/input/data/sagemaker_remote_function_bootstrap/runtime_environment_manager.py", line 416, in _run_shell
+    raise RuntimeEnvironmentError(error_message)
+runtime_environment_manager.RuntimeEnvironmentError: Encountered error while running command '/job/bin/python -m pip install -r /opt/ml/requirements.txt -U'. Reason: ERROR: Could not find a version that satisfies the requirement sagemaker<3.0.0,>=2.256.0 (from versions: none)
+ERROR: No matching distribution found for sagemaker<3.0.0,>=2.256.0
+"""  # noqa: E501 - as the SDK prints it
+RUN = "python: Error while finding module specification for 'sagemaker.core.it' (ModuleNotFoundError: No module named "
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (BOOTSTRAP, "failed-install"),
+        (f"{RUN}'sagemaker')\n", "missing-package"),
+        # SDK v3's job in an image with SDK v2.
+        (f"{RUN}'sagemaker.core')\n", "missing-package"),
+    ],
+)
+def test_a_python_function_whose_job_lacks_the_sdk(text: str, rule: str) -> None:
+    finding = of(text)[rule]
+    assert "install that SDK into sagelet's own environment" in instead(finding)
+
+
+@pytest.mark.parametrize(
     ("error", "line"),
     [
         # transformers 4.57, where `datasets` in requirements.txt has brought the newest huggingface_hub.

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
+from sagelet_engine.doctor.rules.missing_package import SDK
 
-#: Errors of AWS's toolkit, and of SDK v3's driver or of a script that ran pip itself.
+#: Errors of AWS's toolkit, of SDK v3's driver or of a script that ran pip itself, and of `@step` and `@remote`.
 REPORTED = (
     r"\bInstall(Requirements|Module)Error\b",
     r"^subprocess\.CalledProcessError: Command .*\bpip[\d.]*\b\W+install\b",
+    r"\bRuntimeEnvironmentError: Encountered error while running command .*\bpip[\d.]* install\b",
 )
 #: images/runtime, requirements/held_packages.py.
 BROKEN = r"was installed, and torch_xla cannot be used after it"
@@ -50,6 +52,8 @@ HASH = (
     "Look where the file that pip names comes from, and put its hash into requirements.txt. Once one package there has "
     "a hash, all need one, also those that they require."
 )
+#: The SDK makes its jobs ask for its own release.
+NO_SDK = r"\bNo matching distribution found for sagemaker(-core)?\b(?!-)"
 #: Any version is accepted.
 UNKNOWN = r"\bNo matching distribution found\b"
 NAME = (
@@ -94,6 +98,8 @@ def remedy(case: Case) -> str | None:
         return SPELLING
     if last_match(case, HASHES) is not None:
         return HASH
+    if last_match(case, (NO_SDK,)) is not None:
+        return SDK
     if last_match(case, UNFIT) is not None:
         return THEN
     return NAME if last_match(case, (UNKNOWN,)) is not None else None

@@ -19,6 +19,11 @@ _LAUNCHERS = re.compile(r"^(ExecuteUserScriptError|subprocess\.CalledProcessErro
 _ERROR = re.compile(r"^[\w.]*(Error|Exception)\b(:|$)")
 #: The exception at the end of a traceback may have any name: `class NoRows(BaseException)`.
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(:|$)")
+#: `python -m MODULE` without the module prints no traceback (CPython, Lib/runpy.py).
+_NO_MODULE = re.compile(
+    r"^\S*\bpython[\d.]*: (?:Error while finding module specification for '[\w.]+' \()?"
+    r"(?P<error>ModuleNotFoundError: No module named '[\w.]+'(?=\)$)|No module named [\w.]+$)"
+)
 #: The number of characters of a line that are quoted.
 QUOTED = 160
 
@@ -48,6 +53,8 @@ def last_error(case: Case) -> str | None:
     for line in _lines(case):
         if _HEADER in line and not line.startswith(_AGAIN):
             in_traceback = True
+        elif missing := _NO_MODULE.match(line):
+            found, in_traceback = missing["error"], False
         elif line and not line[0].isspace():
             named = _ERROR.match(line) or (in_traceback and _RAISED.match(line))
             found = line if named and not _LAUNCHERS.match(line) else found

@@ -10,6 +10,7 @@ from sagelet_engine.doctor.rules.failures import failed_at, last_error, quoted
 #: Words of Python, and of libraries that miss an optional package.
 _NAMED = (
     re.compile(r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"),
+    re.compile(r"^No module named (?P<name>[\w.]+)$"),
     re.compile(r"^ImportError: .*\bplease (?:run )?(?:pip )?install '?`?(?:pip install )?(?P<name>\w[\w.-]*\w)"),
     re.compile(r"^ImportError: .*\brequires the (?P<name>\w[\w.-]*) library\b"),
 )
@@ -38,6 +39,12 @@ OWN = (
     "common", "config", "configs", "data", "dataset", "helper", "helpers", "lib", "model", "models", "modules", "src",
     "trainer", "util", "utils",
 )  # fmt: skip
+#: What pip and Python say if the jobs of `@step` and `@remote` lack the SDK.
+SDK = (
+    "A job of `@step` or `@remote` imports the SDK that started it. On the process runtime, install that SDK into "
+    "sagelet's own environment. In Docker, sagelet's image has SDK v2; take an image of your own for v3. A script of "
+    "your own may name the SDK in the requirements.txt of its source directory."
+)
 TABLE = "`sagelet docs reference/packages` says what the image has and what it lacks"
 THEN = (
     "Take the new name, or run the script in an image of its day: `sagelet image build --variant py39`, "
@@ -72,6 +79,8 @@ def _remedy(error: str, processing: bool) -> str | None:
 
 def _instead(module: str, processing: bool) -> str:
     top, _, inner = module.partition(".")
+    if top == "sagemaker" and not processing:
+        return SDK
     if top in NOWHERE:
         return f"Do without {top}, or have the script try the import: {TABLE}, with the reasons."
     # If a whole package is missing Python names the package.
