@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -154,7 +154,7 @@ def start(
 ) -> None:
     """Start an execution of a pipeline.
 
-    With --wait it exits with 3 if the execution failed, and with 4 if it was stopped.
+    With --wait it exits with 3 if the execution failed, and with 4 if it was stopped. It prints why steps failed.
     """
     aws = Aws(server)
     asked = {"PipelineName": name, "ClientRequestToken": uuid.uuid4().hex}
@@ -169,6 +169,7 @@ def start(
         shown = _described(aws, server, arn)
     _say_state(shown, as_json=as_json)
     if wait:
+        _say_failures(_steps_of(aws, arn))
         context.exit({"Failed": FAILED, "Stopped": STOPPED}.get(shown["PipelineExecutionStatus"], 0))
 
 
@@ -205,6 +206,12 @@ def _say_state(shown: Shown, *, as_json: bool) -> None:
         echo_json(shown)
         return
     say(f"{_name_of(shown['PipelineExecutionArn'])}: {shown['PipelineExecutionStatus']}")
+
+
+def _say_failures(steps: Iterable[Shown]) -> None:
+    for step in steps:
+        if "FailureReason" in step:
+            say(f"{step['StepName']}: {step['FailureReason']}", err=True)
 
 
 def _parameter(text: str) -> dict[str, str]:

@@ -32,6 +32,8 @@ def test_start_waits_and_its_exit_code_says_how_it_ended(checks: ApiWorld, sagel
     bad = sagelet("pipelines", "start", "Checks", "-p", "N=30", "--wait")
     assert bad.exit_code == 3
     assert bad.stdout.endswith(": Failed\n")
+    assert "large: N is too large\n" in bad.stderr
+    assert "large:" not in good.stderr
     listed = [line.split("\t") for line in sagelet("pipelines", "executions", "Checks").stdout.splitlines()]
     assert [line[1] for line in listed] == ["Failed", "Succeeded"]
     shown = sagelet("pipelines", "describe", "Checks").stdout
