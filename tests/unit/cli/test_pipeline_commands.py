@@ -63,9 +63,11 @@ def test_stop_and_retry(world: ApiWorld, sagelet: Sagelet) -> None:
         return [one["TrainingJobName"] for one in jobs]
 
     (job,) = until(running)
+    # A job that is stopped before its host starts never has one.
+    host = world.host(job)
     assert sagelet("pipelines", "stop", "Train").stdout.rstrip().endswith(": Stopping")
     until(lambda: world.job(job).stop_ms is not None)
-    world.host(job).end(0)
+    host.end(0)
     until(lambda: ": Stopped" in sagelet("pipelines", "stop", "Train").stdout)
     assert sagelet("pipelines", "retry", "Train").stdout.rstrip().endswith(": Executing")
     until(lambda: running() and running() != [job])
