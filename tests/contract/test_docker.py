@@ -235,6 +235,13 @@ def test_image_that_is_not_there_is_the_clients_fault(docker_host: Harness, dock
     assert docker_host.runtime.find(plan.job_id) == []
 
 
+def test_image_without_a_command_is_the_clients_fault(docker_host: Harness) -> None:
+    """A processing job without ContainerEntrypoint. Docker refuses its container each time."""
+    plan = docker_host.plan("", entrypoint=None)
+    with pytest.raises(ClientFault, match="neither an entry point nor a command"):
+        docker_host.runtime.launch(plan)
+
+
 def test_container_that_vanished_is_not_running(docker_host: Harness, docker_client: docker.DockerClient) -> None:
     handle = docker_host.start("exec sleep 600")
     docker_client.containers.get(container_id(handle)).remove(force=True)

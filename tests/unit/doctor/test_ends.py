@@ -201,6 +201,17 @@ def test_a_reason_that_the_job_wrote_itself() -> None:
     assert finding.seen.text == 'The job gave its reason: "no rows"'
 
 
+def test_a_program_that_the_image_does_not_have() -> None:
+    """Docker's words of a container that never began: the job wrote no reason and printed nothing."""
+    told = (
+        "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: "
+    )
+    why = 'exec: "train": executable file not found in $PATH: unknown'
+    finding = failed("", 127, reason=f"AlgorithmError: {told}{why}, exit code: 127")
+    assert finding.seen.text == f'The program train of the container could not be started: "{why}"'
+    assert "ContainerEntrypoint" in instead(finding)
+
+
 def test_lines_of_the_toolkit_are_not_the_scripts_last_words() -> None:
     lines = f"Environment variables:\n\n{STARTED}{REPORTED.format(code=-11)}".splitlines()
     reason = "AlgorithmError: ExecuteUserScriptError:\nExitCode -11\n, exit code: 1"

@@ -90,6 +90,12 @@ _SIGNALS = {
 }
 #: The failure file of AWS's toolkit, and sagelet's text in FailureReason if there is no such file.
 _TOOLKITS = re.compile(r"\w+Error:\s*\nExitCode |Framework Error: |OutOfMemory: ")
+#: What an engine says about a container whose program it could not start.
+_NOT_STARTED = re.compile(r"(?<=unable to start container process: )exec: \"(?P<file>[^\"]+)\": .+")
+_PROGRAM = (
+    "Give the image an executable program `train` on its PATH, or an ENTRYPOINT: a training job runs the image as "
+    "`docker run IMAGE train`. Or name another program: ContainerEntrypoint in AlgorithmSpecification."
+)
 _TOLD = "Correct what the reason names. The log above shows what the job printed before."
 _ANY_SIGNAL = "Look in the log for what sent it: a timeout, a launcher, or a native library."
 
@@ -173,6 +179,10 @@ def ended(case: Case) -> Iterator[Seen]:
         return
     reason = _own_reason(case)
     message = case.processing.message.strip().partition("\n")[0] if case.processing else ""
+    if program := _NOT_STARTED.search(reason):
+        text = f"The program {program['file']} of the container could not be started: {quoted(program[0])}"
+        yield Seen(Severity.ERROR, text, instead=_PROGRAM)
+        return
     if reason:
         yield Seen(Severity.ERROR, f"The job gave its reason: {quoted(reason)}", instead=_TOLD)
         return

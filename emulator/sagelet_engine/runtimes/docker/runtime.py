@@ -358,6 +358,7 @@ class DockerRuntime:
         debugpy = spec.debugpy_port(plan, host)
         config = spec.host_config(plan, host, addresses, network, shell)
         image = self._client.images.get(plan.image).attrs
+        _check_command(plan, image["Config"])
         path = confinement.path_of(image["Config"].get("Env"))
         directory = confinement.working_directory(image["Config"].get("WorkingDir"), read_only=shell.read_only)
         created: DockerAnswer = self._api.create_container(
@@ -425,6 +426,15 @@ def _check_mounts(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
         if not mount.read_only and not confinement.may_use(mount.source, shell.user, write=True):
             # The user may still be able to write to files and directories below it.
             log.warning("%s: the user %s may not write to %s: %s", plan.job_name, shell.user, mount.source, remedy)
+
+
+def _check_command(plan: LaunchPlan, image: DockerAnswer) -> None:
+    """Raises ClientFault if nothing says what the container runs. Docker would refuse it each time."""
+    if not (plan.entrypoint or plan.arguments or image.get("Entrypoint") or image.get("Cmd")):
+        raise ClientFault(
+            f"The image {plan.image} has neither an entry point nor a command. Name the program in the request, as "
+            "ContainerEntrypoint, or build the image with ENTRYPOINT"
+        )
 
 
 def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
