@@ -19,7 +19,7 @@ def here() -> str:
     """The hardware, as a person would name it, and the versions of what runs on it."""
     gpus = f"{len(detect_gpus())} GPU(s)" if detect_gpus() else "no GPU"
     memory = f"{psutil.virtual_memory().total / 2**30:.1f} GiB"
-    hardware = f"{_processor()}, {len(os.sched_getaffinity(0))} cores, {memory}, {gpus}"
+    hardware = f"{processor()}, {len(os.sched_getaffinity(0))} cores, {memory}, {gpus}"
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     system = f"{platform.system()} {platform.release()}; Python {platform.python_version()}"
     return f"{hardware}, {system}, {versions}, Docker {docker()}"
@@ -30,7 +30,8 @@ def load() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the processor, as its maker gives it."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()

@@ -37,5 +37,5 @@ def test_trainings_that_are_not_the_same_are_told_apart(trained: dict[str, dict[
     """The control: a training that is one step behind is out of every tolerance."""
     for name, tolerance in TOLERANCES.items():
         native = trained["native"][name]
-        behind = Trained("xla", [native.losses[0], *native.losses[:-1]], [], native.weights)
+        behind = Trained("xla", [native.losses[0], *native.losses[:-1]], [], 0.0, native.weights)
         assert not same_model.difference(native, behind).within(tolerance)

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.engine import connect, image_id
-from sagelet_engine.images.variants import CU12, GPU_VARIANTS, PLUGINS
+from sagelet_engine.images.variants import CU12, GPU_VARIANTS, INDUCTOR, PLUGINS
 from sagelet_engine.instances.gpus import TIMEOUT_S
 from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.runtimes import gpu_packages
@@ -126,10 +126,11 @@ def check_image(facts: DockerFacts | None, has_image: Callable[[str], bool], dri
     remedy = f"`sagelet image build --variant {newest.name}`"
     if facts is None:
         return Check("gpu image", False, "no Docker Engine answers", f"start it, then {remedy}", needed=False)
-    there = [one for one in GPU_VARIANTS if has_image(one.reference)]
-    if not there:
-        return Check("gpu image", False, "no variant of the training image for GPUs is there", remedy, needed=False)
+    there = [one for one in (*GPU_VARIANTS, INDUCTOR) if has_image(one.reference)]
     found = "; ".join(f"{one.reference}: {one.text}" for one in there)
+    if there in ([], [INDUCTOR]):
+        lacking = "no variant of the training image with XLA for GPUs is there"
+        return Check("gpu image", False, f"{lacking}; {found}" if found else lacking, remedy, needed=False)
     first = there[0]
     if driver is not None and driver < first.driver:
         why = f"{found}. Jobs get {first.reference}, whose CUDA needs driver {first.driver} or newer"

@@ -43,13 +43,15 @@ class Trained:
     losses: list[float]
     #: Seconds, and CPU seconds of all threads, of each chunk of steps. The first chunk is the first step.
     chunks: list[tuple[float, float]]
+    #: Seconds in which XLA compiled.
+    compiling_s: float
     weights: dict[str, Any]
 
     @classmethod
     def read(cls, directory: Path, name: str) -> "Trained":
         results = json.loads((directory / f"{name}.json").read_text())
         with numpy.load(directory / f"{name}.npz") as file:
-            return cls(results["device"], results["losses"], results["chunks"], dict(file))
+            return cls(results["device"], results["losses"], results["chunks"], results["compiling_s"], dict(file))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.images.variants import CU12, CU13, GPU_VARIANTS
+from sagelet_engine.images.variants import CU12, CU13, GPU_VARIANTS, INDUCTOR
 from sagelet_engine.machine import gpus as checks
 from sagelet_engine.runtimes.docker.engine import DockerFacts
 
@@ -77,6 +77,14 @@ def test_the_image() -> None:
 def test_the_driver_says_which_image_to_build(driver: int | None, name: str) -> None:
     absent = checks.check_image(ENGINE, set().__contains__, driver)
     assert (absent.good, absent.remedy) == (False, f"`sagelet image build --variant {name}`")
+
+
+def test_the_image_of_inductor_has_no_xla() -> None:
+    both = checks.check_image(ENGINE, {CU13.reference, INDUCTOR.reference}.__contains__, 580)
+    assert (both.good, both.found) == (True, "; ".join(f"{one.reference}: {one.text}" for one in (CU13, INDUCTOR)))
+    alone = checks.check_image(ENGINE, {INDUCTOR.reference}.__contains__, 580)
+    assert (alone.good, alone.remedy) == (False, "`sagelet image build --variant cu13`")
+    assert f"with XLA for GPUs is there; {INDUCTOR.reference}: {INDUCTOR.text}" in alone.found
 
 
 def test_an_image_whose_cuda_the_driver_does_not_know() -> None:

@@ -1,7 +1,8 @@
 """Trains models of `nets.py` as a job's script: on the XLA device where the job is compiled, else natively.
 
-Writes per model `NAME.npz` (the final weights, by name) and `NAME.json` into SM_MODEL_DIR: the loss of each step, and
-of each chunk of steps the seconds and the CPU seconds of all threads. The first chunk is the first step.
+Writes per model `NAME.npz` (the final weights, by name) and `NAME.json` into SM_MODEL_DIR: the loss of each step, the
+seconds in which XLA compiled, and of each chunk of steps the seconds and the CPU seconds of all threads. The first
+chunk is the first step.
 """
 
 import argparse
@@ -57,6 +58,16 @@ def end_step(*, wait: bool = False) -> None:
         torch_xla.sync(wait=wait)
 
 
+def compiling_s() -> float:
+    """Returns the seconds in which XLA has compiled in this process."""
+    if not COMPILED:
+        return 0.0
+    from torch_xla.debug import metrics
+
+    found = metrics.metric_data("CompileTime")
+    return found[1] / 1e9 if found else 0.0
+
+
 def train(name: str, options: argparse.Namespace, turns: Turns) -> None:
     device = device_of_the_job()
     net = nets.make(name, small=bool(options.small))
@@ -64,6 +75,7 @@ def train(name: str, options: argparse.Namespace, turns: Turns) -> None:
     optimizer = torch.optim.AdamW(net.model.parameters(), lr=options.learning_rate)
     batches = net.batches(seed=99)
     losses: list[float] = []
+    before_s = compiling_s()
     chunks: list[tuple[float, float]] = []
 
     def run(steps: int) -> None:
@@ -88,7 +100,7 @@ def train(name: str, options: argparse.Namespace, turns: Turns) -> None:
     weights = {key: value.cpu().numpy() for key, value in net.model.state_dict().items()}
     target = Path(os.environ["SM_MODEL_DIR"], name)
     numpy.savez(target.with_suffix(".npz"), **weights)
-    results = {"device": device.type, "losses": losses, "chunks": chunks}
+    results = {"device": device.type, "losses": losses, "chunks": chunks, "compiling_s": compiling_s() - before_s}
     target.with_suffix(".json").write_text(json.dumps(results))
 
 
