@@ -51,15 +51,11 @@ MAKE_ENVIRONMENT = test -e $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 ifdef SAGELET_TORCH_BUILD
 .PHONY: .venv/.ready
 endif
-.venv/.ready: pyproject.toml images/training/install_torch.py $(wildcard images/training/torch_without_cuda/*.py)
+.venv/.ready: pyproject.toml images/training/install_torch.py images/training/requirements-cpu-plugin.txt $(wildcard images/training/torch_without_cuda/*.py)
 	@echo "setup: sagelet, torch without CUDA and the tools into .venv: 2.0 GB (SAGELET_TORCH_BUILD=cuda: 7.9 GB), 1 to 5 minutes; $(LOG)"
 	@$(MAKE_ENVIRONMENT)
 	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@# XLA's CPU plugin. Without what it depends on: that is jax, which only runs what jax exports.
-	@# Where it cannot be had, its tests are left out by name (in CI that fails), and jobs use torch_xla's own client.
-	@$(PIP) install --no-deps lammps-jax-pjrt-cpu==0.11.2 >>"$(LOG)" 2>&1 \
-		|| echo "setup: without lammps-jax-pjrt-cpu, XLA's CPU plugin, which cannot be installed here; see $(LOG)"
 	@touch $@
 
 .venv-sdk/.ready: tests/clients-requirements.txt

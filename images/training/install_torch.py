@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs torch, torch_xla and their siblings into the Python that runs this file, without CUDA or with it.
+"""Installs torch, torch_xla and what fits them into the Python that runs this file, without CUDA or with it.
 
     python install_torch.py [--build auto|cpu|cuda] [--index-url URL] [--download DIRECTORY]
 
@@ -40,6 +40,8 @@ VARIABLE = "SAGELET_TORCH_BUILD"
 BUILDS = ("auto", "cpu", "cuda")
 #: torch_xla has no release after 2.9.0, and its binary interface fits exactly one torch.
 TORCH, TORCH_XLA = "2.9.0", "2.9.0"
+#: XLA's CPU plugin, and the releases of torch_xla that load one.
+CPU_PLUGIN, PLUGIN_RELEASES = Path(__file__).with_name("requirements-cpu-plugin.txt"), ("2.8", "2.9")
 
 
 class InstallFailed(Exception):
@@ -97,6 +99,7 @@ class Installer:
             self._install_without_cuda()
         if wanted.torch_xla:
             self.pip(["install", f"torch=={wanted.torch}", f"torch_xla=={wanted.torch_xla}"])
+            self._install_cpu_plugin(wanted.torch_xla)
         if wanted.siblings:
             self.pip(["install", *self._index(wanted.index_url), f"torch=={wanted.torch}", *wanted.siblings])
 
@@ -110,6 +113,15 @@ class Installer:
                 return
             index = CPU_INDEX
         self._download(folder, index)
+
+    def _install_cpu_plugin(self, torch_xla: str) -> None:
+        """Installs XLA's CPU plugin. Where it cannot be had, jobs use torch_xla's own client, and their logs say so."""
+        if ".".join(torch_xla.split(".")[:2]) not in PLUGIN_RELEASES:
+            return
+        try:
+            self.pip(["install", "--no-deps", "--require-hashes", "-r", str(CPU_PLUGIN)])
+        except InstallFailed as error:
+            self.say(f"Without XLA's CPU plugin, so without a compile cache on CPUs: {error}")
 
     def _download(self, folder: Path, index: str | None = None) -> None:
         torch = f"torch=={self.wanted.torch}"

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable
@@ -11,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sagelet_runtime.gpu.trial import SUFFIX
 from support.xla_workers import quiet_port
 
+#: The verdicts on plugins that earlier hosts have left. Their keys cover all that a trial depends on.
+VERDICTS = Path(tempfile.gettempdir(), f"sagelet-tests-{os.getuid()}")
 RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
 
 
@@ -62,6 +67,7 @@ class TrainingHost:
     def start(self, hyperparameters: dict[str, str] | None = None, program: str = "train.py") -> subprocess.Popen[str]:
         """Starts `train`. Its stdout and stderr go together to `log_file`."""
         self.prepare(hyperparameters or {}, program)
+        self._share_verdicts(VERDICTS, self._cache)
         command = [sys.executable, "-m", "sagelet_runtime.train"]
         with self.log_file.open("w") as log:
             return subprocess.Popen(command, env=self._environ(), stdout=log, stderr=log, cwd=self.base, text=True)
@@ -71,6 +77,7 @@ class TrainingHost:
         return self.ended(process.wait(timeout=300))
 
     def ended(self, code: int) -> Ended:
+        self._share_verdicts(self._cache, VERDICTS)
         failure = self.base / "output" / "failure"
         return Ended(code, self.log, failure.read_text() if failure.exists() else None)
 
@@ -113,8 +120,22 @@ class TrainingHost:
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             **self._meeting_place(),
+            "SAGELET_COMPILE_CACHE": str(self._cache),
             **self.environment,
         }
+
+    @property
+    def _cache(self) -> Path:
+        return self.base / "compile-cache"
+
+    def _share_verdicts(self, source: Path, target: Path) -> None:
+        """Copies the verdicts on plugins that the target lacks, as the server does between an account's jobs."""
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for file in source.glob(f"*{SUFFIX}"):
+            if not (target / file.name).exists():
+                draft = target / f"{file.name}.{os.getpid()}"
+                shutil.copy(file, draft)
+                draft.replace(target / file.name)
 
     def _meeting_place(self) -> dict[str, str]:
         """Gives the job's workers their own port to meet, as the server does for jobs that share a machine."""

@@ -25,7 +25,7 @@ WITHIN = 3
 #: The mtime in s of a copy that no worker has read. Reading a copy sets it to the present (pjrt_front.c).
 UNREAD = 1
 #: The variable with which a job chooses XLA's client on CPUs, and the default (images/runtime, gpu/device.py).
-CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "builtin"
+CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "plugin"
 #: The name of an entry of XLA's.
 PROGRAM = re.compile(r"[0-9a-f]{64}")
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def _is_here(compiler: str) -> bool:
     if not PLUGIN.items() <= COMPILERS[compiler].items():
         return True
     try:
-        plugin.find_cpu_plugin()
+        plugin.find_cpu_plugin(version("torch_xla"))
     except plugin.PluginUnavailable:
         return False
     return True
@@ -136,8 +137,8 @@ def _steps(found: Mapping[str, Mapping[str, Trained]], kinds: Mapping[str, objec
                 )
             )
     conditions = (
-        f"{plan.rounds} rounds of {_counted(found, plan)} steps, AdamW in float32, {plan.threads} thread(s), without a "
-        "cache. The first step also traces. Above 1: faster than native training. Intervals are Student's at 95 %."
+        f"{plan.rounds} rounds of {_counted(found, plan)} steps, AdamW in float32, {plan.threads} thread(s), with an "
+        "empty cache. The first step also traces. Above 1: faster than native training. Intervals: Student's, 95 %."
     )
     return Table("A step", HEADS[0], rows, conditions, {"trainings": (len(rows), len(found) * len(kinds))})
 

@@ -309,9 +309,9 @@ def test_size_0_is_off(make_cached: Callable[..., Cached]) -> None:
     assert not cached.place(host).exists()
 
 
-def test_jobs_on_cpus_and_native_jobs_have_none(world: World) -> None:
-    world.create("cpu", HyperParameters=GPU["HyperParameters"])
-    assert "SAGELET_COMPILE_CACHE" not in world.host("cpu").plan.environment
+def test_native_jobs_have_none(world: World) -> None:
+    world.create("native")
+    assert "SAGELET_COMPILE_CACHE" not in world.host("native").plan.environment
 
 
 def test_copies_are_marked_unread(cached: Cached) -> None:
@@ -324,7 +324,7 @@ def test_copies_are_marked_unread(cached: Cached) -> None:
     assert copy.stat().st_ino != (cached.store.directory(ACCOUNT, IMAGE) / named("step")).stat().st_ino
 
 
-@pytest.mark.parametrize(("client", "has_one"), [("plugin", True), ("builtin", False), (None, False)])
+@pytest.mark.parametrize(("client", "has_one"), [("plugin", True), ("builtin", False), (None, True)])
 def test_a_job_on_cpus_has_a_cache_if_its_client_can_read_one(
     make_world: Callable[..., World], client: str | None, has_one: bool
 ) -> None:

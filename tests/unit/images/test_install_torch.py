@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import install_torch
 from install_torch import (
     CPU_INDEX,
+    CPU_PLUGIN,
     TORCH,
     TORCH_XLA,
     Installed,
@@ -28,6 +29,7 @@ from install_torch import (
     wanted,
 )
 from sagelet_api.cli.main import main
+from sagelet_engine.images import bundle
 from sagelet_engine.images.context import DOCKERFILE, find_root
 from sagelet_engine.images.own_torch import TorchNotInstalled, install_own_torch, requirements_of_the_extra
 from sagelet_engine.images.variants import TorchBuild
@@ -40,6 +42,7 @@ else:
     import tomli as tomllib
 
 XLA = f"install torch=={TORCH} torch_xla=={TORCH_XLA}"
+PLUGIN = f"install --no-deps --require-hashes -r {CPU_PLUGIN}"
 
 
 class Pip:
@@ -88,6 +91,7 @@ def test_pytorch_s_cpu_index_comes_first() -> None:
         f"install --index-url {CPU_INDEX} torch=={TORCH}",
         f"install --index-url {CPU_INDEX} torch=={TORCH} torchvision==0.24.0",
         XLA,
+        PLUGIN,
         f"install torch=={TORCH} torchvision==0.24.0",
     ]
 
@@ -100,6 +104,7 @@ def test_the_ordinary_wheel_is_installed_without_its_kernels(wheel: Path) -> Non
         f"install --no-index --no-deps --force-reinstall --find-links MADE torch=={TORCH}",
         f"install torch=={TORCH}",
         XLA,
+        PLUGIN,
         f"install torch=={TORCH} torchaudio==2.9.0",
     ]
     assert "torch/lib/libcudart.so.12" in pip.members
@@ -117,7 +122,7 @@ def test_an_index_that_answers_and_has_no_torch_is_passed_over(wheel: Path) -> N
 def test_a_wheel_that_cannot_be_made_smaller_is_installed_as_it_is(tmp_path: Path) -> None:
     pip = Pip(torch_wheel(tmp_path / "torch", has_cuda=False))
     said = run(Wanted("cpu"), pip)
-    assert pip.commands[1:] == [f"install torch=={TORCH}", XLA]
+    assert pip.commands[1:] == [f"install torch=={TORCH}", XLA, PLUGIN]
     assert "The ordinary torch is taken, because" in said[-1]
 
 
@@ -133,7 +138,21 @@ def test_an_index_of_the_user_s_is_asked_alone() -> None:
 def test_cuda_is_what_pip_does() -> None:
     pip = Pip()
     run(Wanted("cuda"), pip, answers=True)
-    assert pip.commands == [f"install torch=={TORCH}", XLA]
+    assert pip.commands == [f"install torch=={TORCH}", XLA, PLUGIN]
+
+
+def test_xla_s_cpu_plugin_is_installed_where_it_can_be_had() -> None:
+    pip = Pip(failing="--require-hashes")
+    assert "Without XLA's CPU plugin" in run(Wanted("cuda"), pip)[-1]
+    assert PLUGIN in pip.commands
+    older = Pip()
+    run(Wanted("cuda", torch_xla="2.1.0"), older)
+    assert PLUGIN not in older.commands, "torch_xla 2.1 loads no plugin"
+
+
+def test_the_plugin_is_the_one_that_a_bundle_has() -> None:
+    (pinned,) = [line for line in CPU_PLUGIN.read_text().splitlines() if not line.startswith("#")]
+    assert re.fullmatch(rf"{re.escape(bundle.CPU_PLUGIN)} --hash=sha256:[0-9a-f]{{64}}", pinned)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +161,7 @@ def test_cuda_is_what_pip_does() -> None:
 def test_what_is_installed_is_left(found: Installed) -> None:
     pip = Pip()
     said = run(Wanted("cpu"), pip, installed=found)
-    assert pip.commands == [XLA]
+    assert pip.commands == [XLA, PLUGIN]
     assert "is installed" in said[0]
 
 

@@ -8,11 +8,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from sagelet_runtime.base import deferrals
 from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
 from sagelet_runtime.dynamo import xla as tracing
-from sagelet_runtime.entry import deferrals
 from sagelet_runtime.torch_xla import debugging
 
 

@@ -16,7 +16,7 @@ POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
 
 
 #: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's, `plugin` a PJRT plugin's (gpu/plugin.py).
-CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "builtin"
+CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "plugin"
 
 
 class UnknownClient(Exception):
@@ -44,15 +44,15 @@ def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> Devi
     asked = environ.get("PJRT_DEVICE", "")
     if asked and (asked != "CUDA" or not gpus):
         reason = "PJRT_DEVICE is set in the job's environment"
-        return _on_cpu(environ, reason) if asked == "CPU" else DeviceChoice(asked, reason)
+        return _on_cpu(environ, torch_xla, reason) if asked == "CPU" else DeviceChoice(asked, reason)
     if not gpus:
-        return _on_cpu(environ, "this host has no GPU")
+        return _on_cpu(environ, torch_xla, "this host has no GPU")
     try:
         plugin = gpu.find_plugin(torch_xla)
         added = plugin.environment(environ)
     except gpu.PluginUnavailable as error:
         unused = f"{gpus} GPU(s) stay unused, since torch_xla {torch_xla} has no CUDA client"
-        return _on_cpu(environ, f"{unused}: {error}")
+        return _on_cpu(environ, torch_xla, f"{unused}: {error}")
     verdict = trial.tried(plugin, {**environ, **added})
     if not verdict.works:
         return DeviceChoice(plugin.route.device, _failed(plugin, verdict), compiled=False)
@@ -71,10 +71,10 @@ def _failed(plugin: gpu.Plugin, verdict: trial.Verdict) -> str:
     return f"{named} does not work here: {verdict.reason}{again}"
 
 
-def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
+def _on_cpu(environ: Mapping[str, str], torch_xla: str, reason: str) -> DeviceChoice:
     """Returns the CPU through the client that the job asks for. Raises UnknownClient and trial.UnknownSetting.
 
-    The built-in client stands in for a plugin that is not installed or does not work.
+    The built-in client stands in for a plugin that is not installed, does not fit or does not work.
     """
     client = environ.get(CLIENT) or DEFAULT_CLIENT
     if client not in CLIENTS:
@@ -82,7 +82,7 @@ def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
     if client == "builtin":
         return DeviceChoice("CPU", reason)
     try:
-        plugin = gpu.find_cpu_plugin()
+        plugin = gpu.find_cpu_plugin(torch_xla)
         added = plugin.environment(environ)
         verdict = trial.tried(plugin, {**environ, **added})
         if not verdict.works:

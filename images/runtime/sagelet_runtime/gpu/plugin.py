@@ -115,20 +115,29 @@ class Plugin:
 
 def find_plugin(torch_xla: str) -> Plugin:
     """Returns the plugin for this version of torch_xla. Raises PluginUnavailable."""
-    route = ROUTES.get(".".join(torch_xla.split(".")[:2]))
-    if route is None:
-        raise PluginUnavailable(f"no plugin is known to fit torch_xla {torch_xla} (known: {', '.join(ROUTES)})")
+    route = _route(torch_xla)
     for name, folder in CUDA_PLUGINS.items():
         if installed.version(name):
             return Plugin(route, _library(name, "jax_plugins", f"{folder}/xla_cuda_plugin.so"), name)
     raise PluginUnavailable(f"neither {' nor '.join(CUDA_PLUGINS)} is installed")
 
 
-def find_cpu_plugin() -> Plugin:
-    """Returns XLA's CPU plugin. Raises PluginUnavailable."""
+def find_cpu_plugin(torch_xla: str) -> Plugin:
+    """Returns XLA's CPU plugin, if it fits this version of torch_xla. Raises PluginUnavailable."""
     if not installed.version(CPU_PLUGIN):
         raise PluginUnavailable(f"{CPU_PLUGIN} is not installed")
-    return Plugin(Route(CPU_DEVICE), _library(CPU_PLUGIN, CPU_MODULE, "pjrt_c_api_cpu_plugin.so"), CPU_PLUGIN)
+    return Plugin(
+        Route(CPU_DEVICE, api=_route(torch_xla).api),
+        _library(CPU_PLUGIN, CPU_MODULE, "pjrt_c_api_cpu_plugin.so"),
+        CPU_PLUGIN,
+    )
+
+
+def _route(torch_xla: str) -> Route:
+    route = ROUTES.get(".".join(torch_xla.split(".")[:2]))
+    if route is None:
+        raise PluginUnavailable(f"no plugin is known to fit torch_xla {torch_xla} (known: {', '.join(ROUTES)})")
+    return route
 
 
 def _library(distribution: str, module: str, name: str) -> str:

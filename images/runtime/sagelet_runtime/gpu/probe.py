@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sagelet_runtime.base import deferrals, quiet_imports
 from sagelet_runtime.base.variables import on_cpu
 from sagelet_runtime.gpu import pjrt_api
 
@@ -99,6 +100,9 @@ def _meant(stage: str) -> str:
 
 
 def main() -> None:
+    # These take more than half of a trial's time away.
+    quiet_imports.activate()
+    deferrals.activate_torch_xla()
     _enter("import")
     import torch
     import torch_xla

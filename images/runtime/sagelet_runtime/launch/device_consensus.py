@@ -52,7 +52,8 @@ def agreed(choice: DeviceChoice, meeting: Meeting) -> DeviceChoice:
 
 def _common_choice(choice: DeviceChoice, said: Sequence[Mapping[str, object]]) -> DeviceChoice:
     """Returns `choice`, or a native one if any host cannot compile. Raises HostsDisagree for different devices."""
-    if len({one["kind"] for one in said}) > 1:
+    # The name is before the `_`: CPUs of different clients train together.
+    if len({str(one["kind"]).partition("_")[0] for one in said}) > 1:
         each = "; ".join(f"{one['host']} {one['kind']} ({one['reason']})" for one in said)
         raise HostsDisagree(
             f"The hosts of this job have different devices and cannot train together: {each}. "
