@@ -53,8 +53,8 @@ JOBS: Mapping[str, str] = {
     "SAGELET_XLA_TRACING": "`dynamo`: a model is [traced once](../how-to/gpu.md#trace-once), not at each step",
     "SAGELET_COMPILER": "`inductor`: [Inductor](../how-to/inductor.md) compiles a job that asks for the compiler; "
     "`xla`: XLA or nothing; not set: XLA, and Inductor where the trial of a GPU's plugin fails",
-    "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `builtin`, the default, or `plugin`, XLA's CPU "
-    "plugin ([GPUs](../how-to/gpu.md))",
+    "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `plugin`, the default, is "
+    "[XLA's CPU plugin](../explanation/compiled-training.md#xlas-client-on-cpus), `builtin` torch_xla's own",
     "SAGELET_GPU_TRIAL": "`always`: the plugin is tried in this job; `kept`, the default: an earlier job's verdict "
     "counts ([the trial](../how-to/gpu.md#the-verdict-is-kept))",
     "SAGELET_GPU_PROBE_SECONDS": "seconds that the test of the GPU plugin before a compiled job may take",

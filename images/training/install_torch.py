@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from torch_without_cuda.elf import NotAnElfFile
 from torch_without_cuda.stand_ins import UnknownLayout
-from torch_without_cuda.wheel import MARKER, revision, without_cuda
+from torch_without_cuda.wheel import MARKER, revision, without_cuda, without_requirements
 
 #: PyTorch's own index of wheels that are built without CUDA.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -42,6 +43,7 @@ BUILDS = ("auto", "cpu", "cuda")
 TORCH, TORCH_XLA = "2.9.0", "2.9.0"
 #: XLA's CPU plugin, and the releases of torch_xla that load one.
 CPU_PLUGIN, PLUGIN_RELEASES = Path(__file__).with_name("requirements-cpu-plugin.txt"), ("2.8", "2.9")
+CPU_PLUGIN_NAME = "lammps-jax-pjrt-cpu"
 
 
 class InstallFailed(Exception):
@@ -87,6 +89,8 @@ class Installer:
     answers: Callable[[str], bool]
     installed: Installed | None
     say: Callable[[str], None] = print
+    #: True if the plugin of CPU_PLUGIN is installed.
+    has_cpu_plugin: bool = False
 
     def run(self) -> None:
         """Installs what is wanted. Raises InstallFailed."""
@@ -116,12 +120,20 @@ class Installer:
 
     def _install_cpu_plugin(self, torch_xla: str) -> None:
         """Installs XLA's CPU plugin. Where it cannot be had, jobs use torch_xla's own client, and their logs say so."""
-        if ".".join(torch_xla.split(".")[:2]) not in PLUGIN_RELEASES:
+        if ".".join(torch_xla.split(".")[:2]) not in PLUGIN_RELEASES or self.has_cpu_plugin:
             return
-        try:
-            self.pip(["install", "--no-deps", "--require-hashes", "-r", str(CPU_PLUGIN)])
-        except InstallFailed as error:
-            self.say(f"Without XLA's CPU plugin, so without a compile cache on CPUs: {error}")
+        options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", str(CPU_PLUGIN)]
+        with TemporaryDirectory(prefix="install-torch-") as downloads, TemporaryDirectory(dir=downloads) as folder:
+            try:
+                self.pip(["download", "--dest", f"{downloads}/wheels", *options])
+            except InstallFailed as error:
+                self.say(f"Without XLA's CPU plugin, so without a compile cache on CPUs: {error}")
+                return
+            (wheel,) = Path(downloads, "wheels").iterdir()
+            # It requires jax, which no job needs. `pip check`, and each installation of a job, would say so.
+            without_requirements(wheel, Path(folder))
+            again = ["--force-reinstall", "--no-index", "--no-deps", "--find-links", folder]
+            self.pip(["install", *again, CPU_PLUGIN_NAME])
 
     def _download(self, folder: Path, index: str | None = None) -> None:
         torch = f"torch=={self.wanted.torch}"
@@ -213,6 +225,15 @@ def installed_torch() -> Installed | None:
     return Installed(found.version, named[1] if named else None, has_cuda)
 
 
+def has_cpu_plugin() -> bool:
+    """True if this Python has the pinned release of XLA's CPU plugin, as this file installs it."""
+    try:
+        found = importlib.metadata.distribution(CPU_PLUGIN_NAME)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return f"{CPU_PLUGIN_NAME}=={found.version} " in CPU_PLUGIN.read_text() and not found.requires
+
+
 def unneeded_packages() -> list[str]:
     """Returns NVIDIA's packages and triton, if they are installed and no installed package requires them."""
     distributions = list(importlib.metadata.distributions())
@@ -263,7 +284,8 @@ def wanted(arguments: Sequence[str]) -> Wanted:
 
 def main(arguments: Sequence[str]) -> int:
     want = wanted(arguments)
-    installer = Installer(want, run_pip, is_reachable, installed_torch(), lambda text: print(text, flush=True))
+    say = partial(print, flush=True)
+    installer = Installer(want, run_pip, is_reachable, installed_torch(), say, has_cpu_plugin())
     if not can_be_rewritten():
         # There pip's wheel is for CPUs, or there is none.
         installer.wanted = Wanted(**{**vars(want), "build": "cuda"})

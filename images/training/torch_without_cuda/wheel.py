@@ -23,6 +23,7 @@ DROPPED = re.compile(r"torch/lib/lib(torch_cuda\w*|torch_nvshmem|nvfuser\w*|caff
 KEPT = ("libtorch_cpu", "libtorch_python", "libtorch", "libshm", "libc10", "libc10_cuda", "libtorch_global_deps")
 LIBRARIES = "torch/lib"
 REQUIREMENT = re.compile(rb"(?m)^Requires-Dist: *(?:nvidia-[\w-]+|triton|pytorch-triton)\b.*\n")
+ANY_REQUIREMENT = re.compile(rb"(?m)^Requires-Dist: .*\n")
 #: Beside the wheel's other data: says what was done to it, and by which version of these modules.
 MARKER = "WITHOUT_CUDA.txt"
 MARKER_TEXT = """\
@@ -52,6 +53,17 @@ def without_cuda(wheel: Path, directory: Path) -> Path:
         changed[f"{information}/RECORD"] = _record(source, information, changed)
         with ZipFile(target, "w", ZIP_STORED) as written:
             _copy(source, written, changed)
+    return target
+
+
+def without_requirements(wheel: Path, directory: Path) -> Path:
+    """Writes the wheel into `directory`, under the same name, so that it requires no package. Gives its path."""
+    target = directory / wheel.name
+    with ZipFile(wheel) as source, ZipFile(target, "w", ZIP_STORED) as written:
+        information = _information(source)
+        changed = {f"{information}/METADATA": ANY_REQUIREMENT.sub(b"", source.read(f"{information}/METADATA"))}
+        changed[f"{information}/RECORD"] = _record(source, information, changed)
+        _copy(source, written, changed)
     return target
 
 

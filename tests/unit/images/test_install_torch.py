@@ -17,6 +17,7 @@ import install_torch
 from install_torch import (
     CPU_INDEX,
     CPU_PLUGIN,
+    CPU_PLUGIN_NAME,
     TORCH,
     TORCH_XLA,
     Installed,
@@ -42,7 +43,10 @@ else:
     import tomli as tomllib
 
 XLA = f"install torch=={TORCH} torch_xla=={TORCH_XLA}"
-PLUGIN = f"install --no-deps --require-hashes -r {CPU_PLUGIN}"
+PLUGIN = [
+    f"download --dest DOWNLOADS --no-deps --only-binary :all: --require-hashes -r {CPU_PLUGIN}",
+    f"install --force-reinstall --no-index --no-deps --find-links MADE {CPU_PLUGIN_NAME}",
+]
 
 
 class Pip:
@@ -52,24 +56,37 @@ class Pip:
         self.commands: list[str] = []
         #: What the wheel that was to be installed held.
         self.members: list[str] = []
+        #: What the plugin's wheel said of itself.
+        self.metadata = ""
         self._wheel, self._failing = wheel, failing
 
     def __call__(self, arguments: Sequence[str]) -> None:
         command = " ".join(arguments)
         if "--dest" in arguments:
             destination = Path(arguments[arguments.index("--dest") + 1])
-            assert self._wheel is not None
             destination.mkdir(exist_ok=True)
-            shutil.copy(self._wheel, destination)
+            if "--require-hashes" in arguments:
+                self._write_plugin(destination / "plugin-1-py3-none-any.whl")
+            else:
+                assert self._wheel is not None
+                shutil.copy(self._wheel, destination)
             command = command.replace(str(destination), "DOWNLOADS")
         if "--find-links" in arguments:
             found = Path(arguments[arguments.index("--find-links") + 1])
             with zipfile.ZipFile(next(found.iterdir())) as wheel:
-                self.members = wheel.namelist()
+                if arguments[-1] == CPU_PLUGIN_NAME:
+                    self.metadata = wheel.read("plugin-1.dist-info/METADATA").decode()
+                else:
+                    self.members = wheel.namelist()
             command = command.replace(str(found), "MADE")
         self.commands.append(command)
         if self._failing in arguments:
             raise InstallFailed("pip failed")
+
+    def _write_plugin(self, target: Path) -> None:
+        with zipfile.ZipFile(target, "w") as wheel:
+            wheel.writestr("plugin-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: plugin\nRequires-Dist: jax\n")
+            wheel.writestr("plugin-1.dist-info/RECORD", "plugin-1.dist-info/METADATA,,\nplugin-1.dist-info/RECORD,,\n")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +108,7 @@ def test_pytorch_s_cpu_index_comes_first() -> None:
         f"install --index-url {CPU_INDEX} torch=={TORCH}",
         f"install --index-url {CPU_INDEX} torch=={TORCH} torchvision==0.24.0",
         XLA,
-        PLUGIN,
+        *PLUGIN,
         f"install torch=={TORCH} torchvision==0.24.0",
     ]
 
@@ -104,7 +121,7 @@ def test_the_ordinary_wheel_is_installed_without_its_kernels(wheel: Path) -> Non
         f"install --no-index --no-deps --force-reinstall --find-links MADE torch=={TORCH}",
         f"install torch=={TORCH}",
         XLA,
-        PLUGIN,
+        *PLUGIN,
         f"install torch=={TORCH} torchaudio==2.9.0",
     ]
     assert "torch/lib/libcudart.so.12" in pip.members
@@ -122,7 +139,7 @@ def test_an_index_that_answers_and_has_no_torch_is_passed_over(wheel: Path) -> N
 def test_a_wheel_that_cannot_be_made_smaller_is_installed_as_it_is(tmp_path: Path) -> None:
     pip = Pip(torch_wheel(tmp_path / "torch", has_cuda=False))
     said = run(Wanted("cpu"), pip)
-    assert pip.commands[1:] == [f"install torch=={TORCH}", XLA, PLUGIN]
+    assert pip.commands[1:] == [f"install torch=={TORCH}", XLA, *PLUGIN]
     assert "The ordinary torch is taken, because" in said[-1]
 
 
@@ -138,16 +155,23 @@ def test_an_index_of_the_user_s_is_asked_alone() -> None:
 def test_cuda_is_what_pip_does() -> None:
     pip = Pip()
     run(Wanted("cuda"), pip, answers=True)
-    assert pip.commands == [f"install torch=={TORCH}", XLA, PLUGIN]
+    assert pip.commands == [f"install torch=={TORCH}", XLA, *PLUGIN]
 
 
 def test_xla_s_cpu_plugin_is_installed_where_it_can_be_had() -> None:
-    pip = Pip(failing="--require-hashes")
-    assert "Without XLA's CPU plugin" in run(Wanted("cuda"), pip)[-1]
-    assert PLUGIN in pip.commands
+    pip = Pip()
+    run(Wanted("cuda"), pip)
+    assert pip.commands[-2:] == PLUGIN
+    assert pip.metadata == "Metadata-Version: 2.1\nName: plugin\n", "it requires nothing"
+    failing = Pip(failing="--require-hashes")
+    assert "Without XLA's CPU plugin" in run(Wanted("cuda"), failing)[-1]
+    assert failing.commands[-1] == PLUGIN[0]
     older = Pip()
     run(Wanted("cuda", torch_xla="2.1.0"), older)
-    assert PLUGIN not in older.commands, "torch_xla 2.1 loads no plugin"
+    assert PLUGIN[0] not in older.commands, "torch_xla 2.1 loads no plugin"
+    there = Pip()
+    Installer(Wanted("cuda"), there, lambda url: True, None, has_cpu_plugin=True).run()
+    assert PLUGIN[0] not in there.commands
 
 
 def test_the_plugin_is_the_one_that_a_bundle_has() -> None:
@@ -161,7 +185,7 @@ def test_the_plugin_is_the_one_that_a_bundle_has() -> None:
 def test_what_is_installed_is_left(found: Installed) -> None:
     pip = Pip()
     said = run(Wanted("cpu"), pip, installed=found)
-    assert pip.commands == [XLA, PLUGIN]
+    assert pip.commands == [XLA, *PLUGIN]
     assert "is installed" in said[0]
 
 
