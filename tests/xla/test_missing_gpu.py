@@ -17,8 +17,8 @@ COMPILED = {"sagemaker_training_compiler_enabled": "true"}
 COMPUTES = {"native": "torch.float32", "compiled": "torch.bfloat16"}
 LINES = {
     "native": "sagelet: float16 is computed in float32: this host's CPUs stand in for ml.p3.2xlarge",
-    "compiled": "sagelet: autocast to float16 computes in bfloat16 on XLA's CPU device, where float16 is 250 times "
-    "slower; nothing is scaled",
+    "compiled": "sagelet: autocast to float16 computes in bfloat16 on XLA's CPU device, where float16 is slow; "
+    "nothing is scaled",
 }
 REMEDIES = {"native": "torch.cuda.is_available()", "compiled": "xm.xla_device()"}
 

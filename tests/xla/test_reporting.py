@@ -192,12 +192,14 @@ def test_a_worker_that_is_killed_leaves_what_it_had(host: TrainingHost) -> None:
     assert not report.finished
 
 
-def test_an_error_of_the_compiler_is_called_so(host: TrainingHost) -> None:
+@pytest.mark.parametrize("client", ["plugin", "builtin"])
+def test_an_error_of_the_compiler_is_called_so(host: TrainingHost, client: str) -> None:
+    host.environment["SAGELET_XLA_CLIENT"] = client
     host.script(
         """
         import torch, torch_xla
-        x = torch.zeros(10**6, 1, device=torch_xla.device()) + 1
-        print((x @ x.T).exp().sort()[0].sum().item())
+        x = torch.rand(10**6, 1).to(torch_xla.device())
+        print((x @ x.T).sort()[0].sum().item())
         """
     )
     ended = host.run(COMPILED)

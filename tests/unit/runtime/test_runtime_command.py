@@ -61,6 +61,7 @@ def test_a_wrong_flag_is_the_failure_reason(host: TrainingHost) -> None:
 @pytest.mark.xla
 def test_a_compiled_job_is_on_xla(host: TrainingHost) -> None:
     script = "import torch, torch_xla; print(torch.ones(2, device=torch_xla.device()).sum().item()); " + PRINT
+    host.environment["SAGELET_XLA_CLIENT"] = "builtin"
     ended = command(host, {ENABLED: "true", DEBUG: "true"}, sys.executable, "-c", script)
     lines = ended.log.splitlines()
     assert "Found configuration for Training Compiler" in ended.log

@@ -70,8 +70,9 @@ def test_debug_artifacts_lie_in_the_output_directory(tmp_path: Path) -> None:
 
 def test_device_and_its_reason() -> None:
     assert choose_device({"PJRT_DEVICE": "TPU"}, 0, "2.9.0").kind == "TPU"
-    assert choose_device({}, 0, "2.9.0").kind == "CPU"
-    gpus = choose_device({}, 2, "2.9.0")
+    builtin = {"SAGELET_XLA_CLIENT": "builtin"}
+    assert choose_device(builtin, 0, "2.9.0").kind == "CPU"
+    gpus = choose_device(builtin, 2, "2.9.0")
     assert gpus.kind == "CPU"
     assert "2 GPU(s) stay unused" in gpus.reason
 

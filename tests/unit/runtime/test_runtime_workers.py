@@ -263,7 +263,7 @@ def test_the_launcher_script_starts_a_worker_for_each_gpu(host: TrainingHost) ->
 
 @pytest.mark.xla
 def test_what_pytorchxla_prints_and_sets(host: TrainingHost) -> None:
-    host.environment |= FOUR
+    host.environment |= {**FOUR, "SAGELET_XLA_CLIENT": "builtin"}
     host.script(
         """
         import os
