@@ -14,6 +14,8 @@ from typing import Any
 from support.xla_workers import quiet_port
 
 RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
+#: Inductor may believe /proc/cpuinfo. Otherwise each job compiles a program, and loads it in another Python with torch.
+KNOWN_PROCESSOR = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
 
 
 def poll(condition: Callable[[], Any], what: str, deadline_s: float = 120) -> None:
