@@ -25,7 +25,7 @@ COMMANDS = {
     "hugging_face": (),
     "create_training_job": (),
     "best_practices": ("unreadable_checkpoint",),
-    # One of its six training jobs. Its notebook makes all six: test_tuning.py.
+    # One of its six training jobs. Its notebook makes four: test_tuning.py.
     "tuning": ("Random", "1"),
 }
 #: Needs no SageMaker SDK.

@@ -19,6 +19,8 @@ from support.xla_workers import quiet_port
 #: The verdicts on plugins that earlier hosts have left. Their keys cover all that a trial depends on.
 VERDICTS = Path(tempfile.gettempdir(), f"sagelet-tests-{os.getuid()}")
 RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
+#: Inductor may believe /proc/cpuinfo. Otherwise each job compiles a program, and loads it in another Python with torch.
+KNOWN_PROCESSOR = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
 
 
 def poll(condition: Callable[[], Any], what: str, deadline_s: float = 120) -> None:

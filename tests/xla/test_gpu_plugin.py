@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from support.training_host import RUNTIME, Ended, TrainingHost
+from support.training_host import KNOWN_PROCESSOR, RUNTIME, Ended, TrainingHost
 
 pytestmark = pytest.mark.xla
 
@@ -102,7 +102,7 @@ def broken_plugin(host: TrainingHost) -> TrainingHost:
 
 
 def test_where_a_plugin_does_not_work_inductor_compiles(broken_plugin: TrainingHost) -> None:
-    broken_plugin.environment |= {"SAGELET_GPU_PROBE_SECONDS": "0.01"}
+    broken_plugin.environment |= {"SAGELET_GPU_PROBE_SECONDS": "0.01", **KNOWN_PROCESSOR}
     ended = run(broken_plugin, SCRIPT)
     assert "sagelet: NOT COMPILED BY XLA: jax-cuda12-pjrt" in ended.log
     assert "Inductor compiles the job instead; SAGELET_COMPILER=xla in the job's Environment trains it" in ended.log

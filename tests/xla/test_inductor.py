@@ -12,7 +12,7 @@ import pytest
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from support.jobs import Jobs
 from support.server import ACCOUNT, COMPILED, SageletProcess
-from support.training_host import Ended, TrainingHost
+from support.training_host import KNOWN_PROCESSOR, Ended, TrainingHost
 
 pytestmark = pytest.mark.xla
 
@@ -67,7 +67,7 @@ def losses_in(log: str) -> list[float]:
 
 
 def run(host: TrainingHost, text: str, **variables: str) -> Ended:
-    host.environment |= {"SAGELET_COMPILER": "inductor", **variables}
+    host.environment |= {"SAGELET_COMPILER": "inductor", **KNOWN_PROCESSOR, **variables}
     host.script(text)
     ended = host.run(ASKED)
     assert ended.code == 0, ended.log

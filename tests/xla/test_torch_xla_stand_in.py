@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from support.training_host import RUNTIME, Ended, TrainingHost
+from support.training_host import KNOWN_PROCESSOR, RUNTIME, Ended, TrainingHost
 
 pytestmark = pytest.mark.xla
 
@@ -215,7 +215,7 @@ SCRIPT = """
 
 
 def run(host: TrainingHost, text: str, **variables: str) -> Ended:
-    host.environment |= {"OMP_NUM_THREADS": "1", **variables}
+    host.environment |= {"OMP_NUM_THREADS": "1", **KNOWN_PROCESSOR, **variables}
     host.script(text)
     ended = host.run(ASKED)
     assert ended.code == 0, ended.log

@@ -220,8 +220,7 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
 #: Seeds that find the mutants that are found late. They are tried before the first ones: a history depends on its seed
 #: alone. A seed that finds nothing any more, after a change of the store, costs time and no more.
 FOUND_AT = {
-    "a completion does not care who still writes": 633,
-    "an export waits for nobody": 179,
-    "a deletion removes the file first": 142,
-    "late parts leave files": 545,
+    "a completion does not care who still writes": 214,
+    "an export waits for nobody": 174,
+    "an object has its upload's file id": 803,
 }
