@@ -90,6 +90,15 @@ class RequestReader:
         """Called when a worker takes up the next request."""
         self._searched, self._waited, self._arrived = 0, 0.0, 0
 
+    def take_head(self) -> bytes:
+        """Takes the head of the next request with its empty line. Takes all that is there if that can only be
+        refused.
+        """
+        end = self._buffer.find(b"\r\n\r\n")
+        head = self._take(len(self._buffer) if end < 0 else end + 4)
+        self.bytes_read += len(head)
+        return head
+
     def read(self, size: int) -> bytes:
         """Reads `size` bytes, or fewer at the end of the stream. Raises OSError, also for a client that is too slow."""
         parts = [self._take(size)]
