@@ -41,7 +41,7 @@ class Stage:
             max_jobs,
             self.started.append,
             WarmPools(self.store, root),
-            lambda job: self.refusals.get(job.key.name),
+            lambda jobs: [self.refusals.get(job.key.name) for job in jobs],
             max_hosts=max_hosts,
         )
 
