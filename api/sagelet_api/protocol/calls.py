@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
@@ -95,9 +95,11 @@ class Credential:
         return _ACCOUNT.fullmatch(self.access_key) is not None
 
 
-@dataclass(frozen=True)
-class Call:
-    """One request without its body. An object's bytes stay in the WSGI stream; `read_body` takes small bodies."""
+class Call(NamedTuple):
+    """One request without its body. An object's bytes stay in the WSGI stream; `read_body` takes small bodies.
+
+    A tuple: each request makes one, and another with its operation, which a frozen dataclass takes 5 us longer for.
+    """
 
     #: The signing name: `sagemaker`, `logs`, `s3`, ... Empty if the request is not signed.
     service: str

