@@ -227,7 +227,7 @@ class Engine:
 
     def _make_scheduler(self) -> Scheduler:
         """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
-        settings, store, clock, refusal = self._settings, self._store, self._clock, self._images.refusal
+        settings, store, clock = self._settings, self._store, self._clock
         cluster = self._runtime.cluster
         if cluster is None:
             pool = GpuPool(self._gpus, settings.gpus)
@@ -238,11 +238,12 @@ class Engine:
                 settings.max_jobs,
                 self._supervise,
                 self._warm,
-                refusal,
+                self._images.refusals,
                 max_hosts=settings.host_limit,
             )
         cluster.attach(ClusterContext(self._objects, self.keys, self._url_for_hosts, self._authority))
         gpus, grace = ClusterGpus(settings.gpus), settings.stop_grace_seconds
+        refusal = self._images.refusal
         return ClusterScheduler(store, clock, cluster, gpus, self._supervise, self._warm, refusal, grace_seconds=grace)
 
     def _url_for_hosts(self) -> str:

@@ -9,7 +9,6 @@ front's own) before the operation runs; it does not.
 import io
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -49,7 +48,7 @@ class Door(RequestGuard):
         self._asked = asked
 
     def admit(self, call: Call, environ: Environ) -> Call:
-        return replace(call, permit=lambda action, _resource: self._asked.append(action))
+        return call._replace(permit=lambda action, _resource: self._asked.append(action))
 
 
 class Watched:

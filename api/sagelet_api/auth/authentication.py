@@ -6,7 +6,6 @@ with a job's session token is that job, and may do what its role may. A session 
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from sagelet_api.auth import signature_errors as errors
@@ -40,10 +39,10 @@ class Authentication:
         if not (self._checks(environ) or call.is_session):
             return call
         secret = self._verified(call, environ)
-        known = replace(call, account=secret.account, job=secret.job, session=secret.session)
+        known = call._replace(account=secret.account, job=secret.job, session=secret.session)
         if not self._callers.is_limited(secret.job, secret.session):
             return known
-        return replace(known, permit=lambda *what: self._permit(known, *what))
+        return known._replace(permit=lambda *what: self._permit(known, *what))
 
     def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
         """Admits the owner to the control endpoints. `public`: an endpoint that everybody may see. Raises AwsError."""

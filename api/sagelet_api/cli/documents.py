@@ -11,7 +11,7 @@ from typing import Any
 
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.members import Parameters
-from sagelet_api.protocol.validation import constraint_error, rule_book
+from sagelet_api.protocol.validation import checked, rule_book
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
 
@@ -61,13 +61,10 @@ def _has_more_values(found: Any, most: int) -> bool:
 def request_from(document: JsonObject, what: str) -> Parameters:
     """Returns the request in the types of the service model. Raises BadDocument, which lists all problems by member."""
     problems: list[str] = []
-    book = rule_book("sagemaker")
     try:
-        typed = _fitted(document, book.input_shape(OPERATION), "", problems)
+        typed = _fitted(document, rule_book("sagemaker").input_shape(OPERATION), "", problems)
         if not problems:
-            rule = book.input_rule(OPERATION)
-            typed = rule.read(typed, "")
-            rule.check(typed, "", lambda *broken: problems.append(constraint_error(*broken)))
+            typed, problems = checked("sagemaker", OPERATION, typed)
     except AwsError as error:
         problems.append(error.message)
     except RecursionError as error:

@@ -11,13 +11,15 @@ Source: RFC 9112, 2.2, 3 (request line), 5 (lines), 6 (message body), 6.1-6.3 (i
 
 import io
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-from cheroot.errors import MaxSizeExceeded
-from cheroot.server import HeaderReader, HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
+from cheroot.server import HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
 
 from sagelet_api.http.request_log import log_refusal
 from sagelet_api.protocol.header_rules import TOKEN, VALUE
@@ -205,46 +207,47 @@ class ChunkedBody(RequestBody):
 #: after the first was checked.
 LISTS = frozenset(comma_separated_headers) - {b"Expect", b"Transfer-Encoding"} | {b"Forwarded", b"X-Forwarded-For"}
 _METADATA = b"X-Amz-Meta-"
-_FIELD = re.compile(rf"({TOKEN}):({VALUE})\r\n".encode())
+_FIELD = re.compile(rf"({TOKEN}):({VALUE})".encode())
 #: No disk holds a number of bytes with more than 18 digits.
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,18}")
 
 
-class StrictHeaders(HeaderReader):
-    """The headers of one request. Raises ValueError, which cheroot answers with 400."""
+def read_fields(lines: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Reads the header lines of one request, without their ends. Names get cheroot's capitals. Raises ValueError.
 
-    def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
-        headers: dict[bytes, bytes] = {} if hdict is None else hdict
-        while (line := rfile.readline()) != b"\r\n":
-            name, value = _field(line)
-            metadata = name.startswith(_METADATA)
-            if name in headers and not metadata and name not in LISTS:
-                raise ValueError(f"{name.decode()} occurs twice.")
-            # WSGI cannot tell `x_amz_target` from `x-amz-target`. The names of metadata are kept elsewhere.
-            if b"_" in name and not metadata:
-                continue
-            if headers.get(name):
-                # S3 joins repeated metadata without a space, which is how it is signed.
-                value = (b"," if metadata else b", ").join((headers[name], value))
+    Refuses a folded line, a space before the colon, and control characters.
+    """
+    headers: dict[bytes, bytes] = {}
+    for line in lines:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise ValueError(f"{_quoted(line)} is not a header.")
+        name, value = found[1].title(), found[2].strip(b" \t")
+        if name in headers or b"_" in name:
+            _add_unusual(headers, name, value)
+        else:
             headers[name] = value
-        _check_length(headers)
-        return headers
+    _check_length(headers)
+    return headers
+
+
+def _add_unusual(headers: dict[bytes, bytes], name: bytes, value: bytes) -> None:
+    """Adds a header that has occurred before, or whose name has an underscore. Raises ValueError."""
+    metadata = name.startswith(_METADATA)
+    if name in headers and not metadata and name not in LISTS:
+        raise ValueError(f"{name.decode()} occurs twice.")
+    # WSGI cannot tell `x_amz_target` from `x-amz-target`. The names of metadata are kept elsewhere.
+    if b"_" in name and not metadata:
+        return
+    if headers.get(name):
+        # S3 joins repeated metadata without a space, which is how it is signed.
+        value = (b"," if metadata else b", ").join((headers[name], value))
+    headers[name] = value
 
 
 def _quoted(line: bytes) -> str:
     """Returns the beginning of a line of a request, in quotes, for a message."""
     return repr(line[:40].decode("latin-1").rstrip("\r\n"))
-
-
-def _field(line: bytes) -> tuple[bytes, bytes]:
-    """Returns the name, in cheroot's capitals, and the value of one line.
-
-    Refuses a folded line, a space before the colon, and control characters.
-    """
-    found = _FIELD.fullmatch(line)
-    if found is None:
-        raise ValueError("The headers end early." if not line else f"{_quoted(line)} is not a header.")
-    return found[1].title(), found[2].strip(b" \t")
 
 
 def _check_length(headers: dict[bytes, bytes]) -> None:
@@ -255,25 +258,16 @@ def _check_length(headers: dict[bytes, bytes]) -> None:
 
 
 #: Method, target, version, without control characters. Some clients send octets above 127 unescaped.
-_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])\r\n")
+_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])")
 _ESCAPED_SLASH = re.compile(rb"%2F", re.IGNORECASE)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HEAD_END = b"\r\n\r\n"
 
 
-class _Head:
-    """The lines of one head. `most`: the largest size of all of them, in bytes."""
-
-    def __init__(self, source: Source, most: int) -> None:
-        self._source = source
-        self._left = most
-
-    def readline(self) -> bytes:
-        """Reads a line, or what comes before the end of the stream. Raises MaxSizeExceeded."""
-        line = self._source.readline(self._left + 1)
-        self._left -= len(line)
-        if self._left < 0:
-            raise MaxSizeExceeded
-        return line
+@lru_cache(maxsize=1)
+def _date(epoch: int) -> bytes:
+    """Returns the header Date of one second. Hundreds of answers share it."""
+    return formatdate(epoch, usegmt=True).encode()
 
 
 class StrictRequest(HTTPRequest):
@@ -281,43 +275,35 @@ class StrictRequest(HTTPRequest):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.header_reader = StrictHeaders()
         self.close_connection = False
         self._body: RequestBody | None = None
 
     def parse_request(self) -> None:
-        """Reads the head, and answers one that is not a request. cheroot's method reads each line in pieces."""
-        self.rfile = _Head(self.conn.rfile, self.server.max_request_header_size)
-        try:
-            if not self.read_request_line():
-                return
-        except MaxSizeExceeded:
-            self.simple_response("414 Request-URI Too Long", "The request line is larger than this server takes.")
+        """Reads the head, and answers one that is not a request. cheroot's method waits for each line."""
+        # RFC 9112, 2.2: one empty line before the request line is ignored.
+        head = self.conn.rfile.take_head().removeprefix(b"\r\n")
+        if not head:
             return
-        try:
-            self.ready = self.read_request_headers()
-        except MaxSizeExceeded:
-            self.simple_response("413 Request Entity Too Large", "The headers are larger than this server takes.")
-
-    def read_request_line(self) -> bool:
-        """Returns whether the line is a request line. If not, it has been answered."""
-        line = self.rfile.readline()
-        if line == b"\r\n":
-            # RFC 9112, 2.2: one empty line before the request line is ignored.
-            line = self.rfile.readline()
         self.started_request = True
-        if not line:
-            return False
-        refusal = self._read_line(line)
-        if refusal is None:
-            return True
-        self.simple_response(*refusal)
-        return False
+        line, _, _ = head.partition(b"\r\n")
+        most = self.server.max_request_header_size
+        if len(line) > most:
+            self.simple_response("414 Request-URI Too Long", "The request line is larger than this server takes.")
+        elif refusal := self._read_line(line):
+            self.simple_response(*refusal)
+        elif len(head) > most:
+            self.simple_response("413 Request Entity Too Large", "The headers are larger than this server takes.")
+        elif not head.endswith(_HEAD_END):
+            self._refuse("400 Bad Request", "The headers end early.")
+        else:
+            self.ready = self._read_headers(head.split(b"\r\n")[1:-2])
+        # The rest of a refused request, which may still come, is dropped before the connection ends.
+        self.conn.unread = not self.ready
 
-    def read_request_headers(self) -> bool:
+    def _read_headers(self, lines: Iterable[bytes]) -> bool:
         """Reads the headers as cheroot does, and checks what cheroot takes for granted."""
         try:
-            self.header_reader(self.rfile, self.inheaders)
+            self.inheaders = read_fields(lines)
         except ValueError as error:
             return self._refuse("400 Bad Request", str(error))
         encoding = self.inheaders.get(b"Transfer-Encoding")
@@ -352,6 +338,8 @@ class StrictRequest(HTTPRequest):
         if self._body is not None and not self._body.drain():
             self.close_connection = True
             self.conn.unread = True
+        if not any(name.lower() == b"date" for name, _ in self.outheaders):
+            self.outheaders.append((b"Date", _date(int(time.time()))))
         super().send_headers()
 
     def simple_response(self, status: str, msg: str = "") -> None:

@@ -14,7 +14,7 @@ or moto answers. It saves loading 400 models to learn that (3 s). A unit test co
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -92,7 +92,7 @@ def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes
             "send one name, in one place."
         )
     if routed is not None:
-        return replace(call, model=routed[0], operation=routed[1], routed=True)
+        return call._replace(model=routed[0], operation=routed[1], routed=True)
     if not named:
         return call
     if named[0][0] in _FIELDS:
@@ -126,7 +126,7 @@ def _checked(call: Call, models: Sequence[ServiceModel], where: str, text: str) 
     prefix, name = _split(where, text)
     if not models:
         # No model here has the service.
-        return replace(call, operation=name)
+        return call._replace(operation=name)
     if where in ("X-Amz-Target", "the path"):
         model = next((one for one in models if one.prefix == prefix and name in one.operations), None)
         if model is None:
@@ -142,7 +142,7 @@ def _checked(call: Call, models: Sequence[ServiceModel], where: str, text: str) 
         raise UnknownOperationException(
             f"{call.service} {name} is a POST to / with X-Amz-Target, not {call.method} {call.path}"
         )
-    return replace(call, model=model.name, operation=name)
+    return call._replace(model=model.name, operation=name)
 
 
 def _split(where: str, text: str) -> tuple[str, str]:

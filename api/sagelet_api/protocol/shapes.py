@@ -1,17 +1,26 @@
-"""Rules made from a service model's shapes: `read` takes a JSON value for its type, `check` for its constraints."""
+"""Rules made from a service model's shapes. A rule takes a JSON value in one walk: its type, then its constraints.
+
+Each rule compiles what it does into a function, `take`, when it is made. Paths are made only for what is wrong: they
+grow on the way up.
+"""
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from sagelet_api.protocol.java_patterns import UnsupportedPattern, compile_pattern
-from sagelet_api.protocol.wire_types import refuse_collection, refuse_scalar
+from sagelet_api.protocol.wire_types import WrongType, refuse_collection, refuse_scalar
 
 _log = logging.getLogger(__name__)
 
-#: Called with a path, the value as AWS prints it (None if it is missing), and the broken constraint.
-Report = Callable[[str, str | None, str], None]
+#: A broken constraint: the path from the value that was taken, such as `.stoppingCondition`, or empty for the value
+#: itself; the value there as AWS prints it, None if it is missing; the words of the constraint.
+Broken = tuple[str, str | None, str]
+#: Takes a JSON value: returns it in the model's type, without nulls in structures, and adds the constraints that it
+#: breaks to the list. Raises WrongType.
+Take = Callable[[Any, list[Broken]], Any]
 
 NOT_NULL = "Member must not be null"
 _INTEGER_BITS = {"integer": 31, "long": 63}
@@ -34,28 +43,27 @@ class Traits(TypedDict, total=False):
     enum: list[str]
 
 
-@dataclass
 class Rule:
-    """The rule of one shape. `words` are its constraints in AWS's order: longest, shortest, pattern, enum."""
+    """The rule of one shape, which takes any value. `words` are its constraints in AWS's order: longest, shortest,
+    pattern, enum.
+    """
 
-    name: str
-    words: list[str] = field(default_factory=list)
+    #: True if the values hold others, whose errors have a path of their own.
+    is_container = False
 
-    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
-        """Returns the value in the model's type, without nulls in structures. Raises SerializationException."""
-        return value
-
-    def broken(self, value: Any) -> Iterable[str]:  # noqa: ARG002
-        """Yields the constraints of this shape itself that the value breaks."""
-        return ()
-
-    def check(self, value: Any, path: str, report: Report) -> None:
-        for words in self.broken(value):
-            report(path, self.show(value), words)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.words: list[str] = []
+        self.take: Take = lambda value, _broken: value
 
     def show(self, value: Any) -> str:
         """Returns the value as Java's toString prints it."""
         return str(value)
+
+    def _broken(self, value: Any, words: Collection[str]) -> list[Broken]:
+        """Returns broken constraints of the value itself."""
+        shown = self.show(value)
+        return [("", shown, each) for each in words]
 
 
 @dataclass
@@ -66,68 +74,92 @@ class Bounds:
     most: float | None
     noun: str
 
+    def __post_init__(self) -> None:
+        self.lower = -math.inf if self.least is None else self.least
+        self.upper = math.inf if self.most is None else self.most
+
     def words(self) -> list[str]:
-        return [*self.most_words(), *self.least_words()]
+        return [*self._most_words(), *self._least_words()]
 
     def broken(self, measure: float) -> list[str]:
-        too_much = self.most_words() if self.most is not None and measure > self.most else []
-        too_little = self.least_words() if self.least is not None and measure < self.least else []
+        too_much = self._most_words() if measure > self.upper else []
+        too_little = self._least_words() if measure < self.lower else []
         return too_much + too_little
 
-    def most_words(self) -> list[str]:
+    def _most_words(self) -> list[str]:
         return [] if self.most is None else [f"Member must have {self.noun} less than or equal to {self.most}"]
 
-    def least_words(self) -> list[str]:
+    def _least_words(self) -> list[str]:
         return [] if self.least is None else [f"Member must have {self.noun} greater than or equal to {self.least}"]
 
 
 class StringRule(Rule):
     def __init__(self, name: str, traits: Traits) -> None:
+        super().__init__(name)
         self._length = Bounds(traits.get("min"), traits.get("max"), "length")
-        self._enum = traits.get("enum") or ()
-        self._pattern: str | None = traits.get("pattern")
-        self._pattern_words = _pattern_words(name, self._pattern or "")
-        self._enum_words = f"Member must satisfy enum value set: [{', '.join(self._enum)}]"
-        words = self._length.words()
-        words += [self._pattern_words] if self._pattern else []
-        words += [self._enum_words] if self._enum else []
-        super().__init__(name, words)
+        self._enum = dict.fromkeys(traits.get("enum") or ())
+        pattern = traits.get("pattern")
+        self._matches = _matcher(pattern) if pattern else None
+        self._pattern_words = [_pattern_words(name, pattern)] if pattern else []
+        self._enum_words = [f"Member must satisfy enum value set: [{', '.join(self._enum)}]"] if self._enum else []
+        self.words = [*self._length.words(), *self._pattern_words, *self._enum_words]
+        self.take = self._compiled()
 
-    def read(self, value: Any, path: str) -> Any:
-        return value if isinstance(value, str) else refuse_scalar(value, "string", path)
+    def _compiled(self) -> Take:
+        least, most, matches, enum = self._length.lower, self._length.upper, self._matches, self._enum
 
-    def broken(self, value: Any) -> Iterable[str]:
-        yield from self._length.broken(len(value))
-        if self._pattern and not _matches(self._pattern, value):
-            yield self._pattern_words
-        if self._enum and value not in self._enum:
-            yield self._enum_words
+        def take(value: Any, broken: list[Broken]) -> Any:
+            if not isinstance(value, str):
+                refuse_scalar(value, "string")
+            if (
+                not least <= len(value) <= most
+                or (matches is not None and not matches(value))
+                or (enum and value not in enum)
+            ):
+                broken += self._broken(value, self._words_for(value))
+            return value
+
+        return take
+
+    def _words_for(self, value: str) -> list[str]:
+        words = self._length.broken(len(value))
+        if self._matches is not None and not self._matches(value):
+            words += self._pattern_words
+        return words if value in self._enum else words + self._enum_words
 
 
 class NumberRule(Rule):
     def __init__(self, name: str, kind: str, traits: Traits) -> None:
-        self._kind = kind
-        self._bounds = Bounds(traits.get("min"), traits.get("max"), "value")
-        super().__init__(name, self._bounds.words())
+        super().__init__(name)
+        bounds = Bounds(traits.get("min"), traits.get("max"), "value")
+        self.words = bounds.words()
 
-    def read(self, value: Any, path: str) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            refuse_scalar(value, self._kind, path)
-        if self._kind not in _INTEGER_BITS:
-            # A float even if JSON has an integer, which may be larger than any that a store takes.
-            return float(value) if abs(value) < 1e308 else refuse_scalar(value, self._kind, path)
-        limit = 2 ** _INTEGER_BITS[self._kind]
-        if not -limit <= value < limit or value != int(value):
-            refuse_scalar(value, self._kind, path)
-        return int(value)
+        def take(value: Any, broken: list[Broken]) -> Any:
+            number = _number(value, kind)
+            if not bounds.lower <= number <= bounds.upper:
+                broken += self._broken(number, bounds.broken(number))
+            return number
 
-    def broken(self, value: Any) -> Iterable[str]:
-        return self._bounds.broken(value)
+        self.take = take
+
+
+def _number(value: Any, kind: str) -> int | float:
+    """Returns the value as a number of a kind of the service model. Raises WrongType."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        refuse_scalar(value, kind)
+    if kind not in _INTEGER_BITS:
+        # A float even if JSON has an integer, which may be larger than any that a store takes.
+        return float(value) if abs(value) < 1e308 else refuse_scalar(value, kind)
+    limit = 2 ** _INTEGER_BITS[kind]
+    if not -limit <= value < limit or value != int(value):
+        refuse_scalar(value, kind)
+    return int(value)
 
 
 class BooleanRule(Rule):
-    def read(self, value: Any, path: str) -> Any:
-        return value if isinstance(value, bool) else refuse_scalar(value, "boolean", path)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.take = lambda value, _broken: value if isinstance(value, bool) else refuse_scalar(value, "boolean")
 
     def show(self, value: Any) -> str:
         return str(value).lower()
@@ -136,73 +168,100 @@ class BooleanRule(Rule):
 class TimestampRule(Rule):
     """Epoch seconds, as AWS JSON 1.1 sends them."""
 
-    def read(self, value: Any, path: str) -> Any:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number and abs(value) <= _LAST_TIMESTAMP else refuse_scalar(value, "timestamp", path)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.take = lambda value, _broken: _time(value)
+
+
+def _time(value: Any) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and abs(value) <= _LAST_TIMESTAMP else refuse_scalar(value, "timestamp")
 
 
 class ListRule(Rule):
+    is_container = True
     member: Rule
 
     def __init__(self, name: str, traits: Traits) -> None:
+        super().__init__(name)
         self._length = Bounds(traits.get("min"), traits.get("max"), "length")
-        super().__init__(name, self._length.words())
+        self.words = self._length.words()
+        self.take = self._take
 
-    def read(self, value: Any, path: str) -> Any:
+    def _take(self, value: Any, broken: list[Broken]) -> list[Any]:
         if not isinstance(value, list):
-            refuse_collection(value, "java.util.List", path)
-        return [
-            None if item is None else self.member.read(item, _item(path, number))
-            for number, item in enumerate(value, 1)
-        ]
-
-    def broken(self, value: Any) -> Iterable[str]:
-        yield from self._length.broken(len(value))
-        if any(item is None for item in value):
-            yield f"Member must satisfy constraint: [{', '.join([*self.member.words, NOT_NULL])}]"
-        elif not _is_container(self.member) and any(any(True for _ in self.member.broken(item)) for item in value):
-            yield f"Member must satisfy constraint: [{', '.join(self.member.words)}]"
-
-    def check(self, value: Any, path: str, report: Report) -> None:
-        super().check(value, path, report)
-        if not _is_container(self.member):
-            return
-        for number, item in enumerate(value, 1):
-            if item is not None:
-                self.member.check(item, _item(path, number), report)
+            refuse_collection(value, "java.util.List")
+        member = self.member
+        typed: list[Any] = []
+        wrong: list[Broken] = []
+        deeper: list[Broken] = []
+        for place, item in enumerate(value, 1):
+            try:
+                typed.append(None if item is None else member.take(item, wrong))
+            except WrongType as error:
+                raise error.within(_item(place)) from None
+            if wrong and member.is_container:
+                deeper += _within(_item(place), wrong)
+                wrong = []
+        words = self._length.broken(len(typed))
+        if None in typed:
+            words.append(f"Member must satisfy constraint: [{', '.join([*member.words, NOT_NULL])}]")
+        elif wrong:
+            words.append(f"Member must satisfy constraint: [{', '.join(member.words)}]")
+        if words:
+            broken += self._broken(typed, words)
+        broken += deeper
+        return typed
 
     def show(self, value: Any) -> str:
         return f"[{', '.join('null' if item is None else self.member.show(item) for item in value)}]"
 
 
 class MapRule(Rule):
+    is_container = True
     key: Rule
     value: Rule
 
     def __init__(self, name: str, traits: Traits) -> None:
+        super().__init__(name)
         self._length = Bounds(traits.get("min"), traits.get("max"), "length")
-        super().__init__(name, self._length.words())
+        self.words = self._length.words()
+        self.take = self._take
 
-    def read(self, value: Any, path: str) -> Any:
+    def _take(self, value: Any, broken: list[Broken]) -> dict[str, Any]:
         if not isinstance(value, dict):
-            refuse_collection(value, "java.util.Map", path)
-        return {k: None if item is None else self.value.read(item, _item(path, k)) for k, item in value.items()}
-
-    def broken(self, value: Any) -> Iterable[str]:
-        yield from self._length.broken(len(value))
-        if any(any(True for _ in self.key.broken(key)) for key in value):
-            yield f"Map keys must satisfy constraint: [{', '.join(self.key.words)}]"
-        if any(item is None for item in value.values()):
-            yield f"Map value must satisfy constraint: [{', '.join([*self.value.words, NOT_NULL])}]"
-        elif any(any(True for _ in self.value.broken(item)) for item in value.values()):
-            yield f"Map value must satisfy constraint: [{', '.join(self.value.words)}]"
-
-    def check(self, value: Any, path: str, report: Report) -> None:
-        super().check(value, path, report)
-        if _is_container(self.value):
-            for key, item in value.items():
-                if item is not None:
-                    self.value.check(item, _item(path, key), report)
+            refuse_collection(value, "java.util.Map")
+        take_key, take_value = self.key.take, self.value.take
+        typed: dict[str, Any] = {}
+        wrong_keys: list[Broken] = []
+        wrong: list[Broken] = []
+        deeper: list[Broken] = []
+        is_wrong = has_null = False
+        for key, item in value.items():
+            take_key(key, wrong_keys)
+            if item is None:
+                typed[key], has_null = None, True
+                continue
+            try:
+                typed[key] = take_value(item, wrong)
+            except WrongType as error:
+                raise error.within(_item(key)) from None
+            if wrong:
+                # A broken constraint of the value itself, or one of a value within it.
+                is_wrong = is_wrong or not all(path for path, _, _ in wrong)
+                deeper += _within(_item(key), wrong) if self.value.is_container else []
+                wrong = []
+        words = self._length.broken(len(typed))
+        if wrong_keys:
+            words.append(f"Map keys must satisfy constraint: [{', '.join(self.key.words)}]")
+        if has_null:
+            words.append(f"Map value must satisfy constraint: [{', '.join([*self.value.words, NOT_NULL])}]")
+        elif is_wrong:
+            words.append(f"Map value must satisfy constraint: [{', '.join(self.value.words)}]")
+        if words:
+            broken += self._broken(typed, words)
+        broken += deeper
+        return typed
 
     def show(self, value: Any) -> str:
         items = (f"{k}={'null' if item is None else self.value.show(item)}" for k, item in value.items())
@@ -210,45 +269,66 @@ class MapRule(Rule):
 
 
 class StructureRule(Rule):
+    is_container = True
     members: dict[str, Rule]
     required: frozenset[str]
 
-    def read(self, value: Any, path: str) -> Any:
-        if not isinstance(value, dict):
-            refuse_collection(value, f"com.amazonaws.{self.name}", path)
-        # A null member counts as absent. Unknown members stay, so that `check` can name them with their path.
-        return {
-            name: self.members[name].read(item, _join(path, name)) if name in self.members else item
-            for name, item in value.items()
-            if item is not None
-        }
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.take = self._take
 
-    def check(self, value: Any, path: str, report: Report) -> None:
-        for name, rule in self.members.items():
-            if name in value:
-                rule.check(value[name], _join(path, name), report)
-            elif name in self.required:
-                report(_join(path, name), None, NOT_NULL)
-        for name in value.keys() - self.members.keys():
-            words = f"Member must be defined in {self.name} of the service model"
-            report(_join(path, name), _excerpt(value[name]), words)
+    def _take(self, value: Any, broken: list[Broken]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            refuse_collection(value, f"com.amazonaws.{self.name}")
+        members = self.members
+        typed: dict[str, Any] = {}
+        wrong: list[Broken] = []
+        #: The broken constraints of members, and of those that the model does not have.
+        found: dict[str, list[Broken]] = {}
+        for name, item in value.items():
+            if item is None:
+                continue  # A null member counts as absent.
+            rule = members.get(name)
+            if rule is None:
+                typed[name] = item
+                words = f"Member must be defined in {self.name} of the service model"
+                found[name] = [("", _excerpt(item), words)]
+                continue
+            try:
+                typed[name] = rule.take(item, wrong)
+            except WrongType as error:
+                raise error.within(_step(name)) from None
+            if wrong:
+                found[name], wrong = wrong, []
+        if found or not typed.keys() >= self.required:
+            self._report(typed, found, broken)
+        return typed
+
+    def _report(self, typed: dict[str, Any], found: dict[str, list[Broken]], broken: list[Broken]) -> None:
+        """Adds what is wrong with the members: first those of the model, in its order."""
+        missing = self.required - typed.keys()
+        for name in [*self.members, *(name for name in found if name not in self.members)]:
+            if name in found:
+                broken += _within(_step(name), found[name])
+            elif name in missing:
+                broken.append((_step(name), None, NOT_NULL))
 
     def show(self, value: Any) -> str:
         items = (f"{_lower(k)}={rule.show(value[k])}" for k, rule in self.members.items() if k in value)
         return f"{self.name}({', '.join(items)})"
 
 
-def _is_container(rule: Rule) -> bool:
-    return isinstance(rule, (StructureRule, ListRule, MapRule))
+def _within(step: str, broken: list[Broken]) -> list[Broken]:
+    return [(f"{step}{path}", shown, words) for path, shown, words in broken]
 
 
-def _join(path: str, member: str) -> str:
-    return f"{path}.{_lower(member)}" if path else _lower(member)
+def _step(member: str) -> str:
+    return f".{_lower(member)}"
 
 
-def _item(path: str, place: int | str) -> str:
-    """Returns the path of a list's item, counted from 1, or of the value of a key in a map."""
-    return f"{path}.{place}.member"
+def _item(place: int | str) -> str:
+    """Returns the step to a list's item, counted from 1, or to the value of a key in a map."""
+    return f".{place}.member"
 
 
 def _lower(member: str) -> str:
@@ -265,11 +345,24 @@ def _pattern_words(name: str, pattern: str) -> str:
     return f"Member must satisfy regular expression pattern: {before}{pattern}{after}"
 
 
-def _matches(pattern: str, value: str) -> bool:
-    # Compiled on first use: the Unicode classes of tags cost 0.1 s, and most requests never need them.
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Returns a function that matches whole texts with a pattern of the service model."""
+    compiled: Callable[[str], object] | None = None
+
+    def matches(value: str) -> bool:
+        # Compiled on first use: the Unicode classes of tags cost 0.1 s, and most requests never need them.
+        nonlocal compiled
+        if compiled is None:
+            compiled = _compiled(pattern)
+        return compiled(value) is not None
+
+    return matches
+
+
+def _compiled(pattern: str) -> Callable[[str], object]:
     try:
-        return compile_pattern(pattern).fullmatch(value) is not None
+        return compile_pattern(pattern).fullmatch
     except UnsupportedPattern as error:
         # A new botocore may bring one. An unchecked constraint is better than an operation that fails.
         _log.warning("A pattern of the service model is not checked: %s", error)
-        return True
+        return lambda _value: True

@@ -9,20 +9,26 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-from sagelet_api.protocol.aws_errors import LogsInvalidParameter, UnknownOperationException, ValidationException
+from sagelet_api.protocol.aws_errors import (
+    LogsInvalidParameter,
+    SerializationException,
+    UnknownOperationException,
+    ValidationException,
+)
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.shapes import (
     BooleanRule,
+    Broken,
     ListRule,
     MapRule,
     NumberRule,
-    Report,
     Rule,
     StringRule,
     StructureRule,
     TimestampRule,
     Traits,
 )
+from sagelet_api.protocol.wire_types import WrongType
 
 
 def validate(service: str, operation: str, parameters: Parameters) -> Parameters:
@@ -32,14 +38,21 @@ def validate(service: str, operation: str, parameters: Parameters) -> Parameters
     type, UnknownOperationException, and ValidationException, which lists every broken constraint (CloudWatch Logs calls
     it InvalidParameterException).
     """
-    rule = rule_book(service).input_rule(operation)
-    typed: Parameters = rule.read(parameters, "")
-    errors: list[str] = []
-    rule.check(typed, "", _collector(errors))
+    typed, errors = checked(service, operation, parameters)
     if errors:
         summary = validation_errors(errors)
         raise LogsInvalidParameter(summary.message) if service == "logs" else summary
     return typed
+
+
+def checked(service: str, operation: str, parameters: Parameters) -> tuple[Parameters, list[str]]:
+    """Returns the parameters as `validate` does, and each broken constraint in AWS's words instead of raising it."""
+    broken: list[Broken] = []
+    try:
+        typed: Parameters = rule_book(service).input_rule(operation).take(parameters, broken)
+    except WrongType as error:
+        raise SerializationException(f"{error.words} at '{error.path[1:]}'") from error
+    return typed, [constraint_error(path[1:], shown, words) for path, shown, words in broken]
 
 
 def validation_errors(errors: list[str]) -> ValidationException:
@@ -148,10 +161,3 @@ def _no_members() -> Rule:
     rule = StructureRule("Unit")
     rule.members, rule.required = {}, frozenset()
     return rule
-
-
-def _collector(errors: list[str]) -> Report:
-    def report(path: str, value: str | None, constraint: str) -> None:
-        errors.append(constraint_error(path, value, constraint))
-
-    return report

@@ -10,8 +10,6 @@ worse if a job trains for an hour with a default because of a typo).
 
 from typing import Any, NoReturn
 
-from sagelet_api.protocol.aws_errors import SerializationException
-
 #: The Java name of each scalar of the service model.
 JAVA_NAMES = {
     "string": "String",
@@ -25,27 +23,38 @@ JAVA_NAMES = {
 }
 
 
-def refuse_scalar(value: Any, wanted: str, path: str) -> NoReturn:
-    """Raises SerializationException for a JSON `value` at `path`, where the model has the scalar `wanted`."""
+class WrongType(Exception):
+    """A JSON value of another type than the model has. `words` are Coral's."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+        #: From the value that was taken, such as `.stoppingCondition.maxRuntimeInSeconds`.
+        self.path = ""
+
+    def within(self, step: str) -> "WrongType":
+        """Puts a step before the path."""
+        self.path = f"{step}{self.path}"
+        return self
+
+
+def refuse_scalar(value: Any, wanted: str) -> NoReturn:
+    """Raises WrongType for a JSON value, where the model has the scalar `wanted`."""
     java = JAVA_NAMES[wanted]
     if isinstance(value, dict):
-        raise _refusal("Start of structure or map found where not expected", path)
+        raise WrongType("Start of structure or map found where not expected")
     if isinstance(value, list):
-        raise _refusal(f"Unrecognized collection type class java.lang.{java}", path)
-    raise _refusal(f"{_token(value)} cannot be converted to {java}", path)
+        raise WrongType(f"Unrecognized collection type class java.lang.{java}")
+    raise WrongType(f"{_token(value)} cannot be converted to {java}")
 
 
-def refuse_collection(value: Any, wanted: str, path: str) -> NoReturn:
-    """Raises SerializationException for a JSON `value` at `path`, where the model has a list, map or structure."""
+def refuse_collection(value: Any, wanted: str) -> NoReturn:
+    """Raises WrongType for a JSON value, where the model has a list, map or structure."""
     if isinstance(value, dict):
-        raise _refusal("Start of structure or map found where not expected", path)
+        raise WrongType("Start of structure or map found where not expected")
     if isinstance(value, list):
-        raise _refusal(f"Unrecognized collection type class {wanted}", path)
-    raise _refusal("Unexpected field type", path)
-
-
-def _refusal(words: str, path: str) -> SerializationException:
-    return SerializationException(f"{words} at '{path}'")
+        raise WrongType(f"Unrecognized collection type class {wanted}")
+    raise WrongType("Unexpected field type")
 
 
 def _token(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sagelet_engine.images.rules import BUILT_IN, Rule, load_rules, mapped_rules
@@ -47,6 +48,7 @@ class ImageFacts:
         return ", ".join(part for part in parts if part)
 
 
+@lru_cache(maxsize=256)
 def facts_of(uri: str) -> ImageFacts:
     repository = _REPOSITORY.search(uri)
     if repository is None:

@@ -70,6 +70,9 @@ class Faults:
     throttled: int = 0
 
 
+_NONE = Faults()
+
+
 class InjectedFault(SageletError):
     """The fault that a job's tag causes now."""
 
@@ -120,7 +123,7 @@ def _wrong(value: str, what: str) -> FaultError:
 def of(job: Job) -> Faults:
     """The faults of a job. Empty without the tag."""
     value = job.tags.get(TAG)
-    return Faults() if value is None else parse(value)
+    return _NONE if value is None else parse(value)
 
 
 def starting(job: Job, now_ms: int) -> tuple[Delay, float] | None:

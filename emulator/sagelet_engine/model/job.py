@@ -243,6 +243,11 @@ class Job:
         raise NotImplementedError
 
     @property
+    def spot(self) -> bool:
+        """True with managed spot training."""
+        return self.spec.spot
+
+    @property
     def hyperparameters(self) -> Mapping[str, str]:
         """Returns the HyperParameters by which Search finds the job. Empty if its kind has none."""
         return {}
@@ -264,14 +269,14 @@ class Job:
         """
         if self.training_start_ms is None or self.training_end_ms is None:
             return None
-        return max(self.training_end_ms // 1000 - self.training_start_ms // 1000, int(self.spec.spot))
+        return max(self.training_end_ms // 1000 - self.training_start_ms // 1000, int(self.spot))
 
     @property
     def billable_seconds(self) -> int | None:
         """Returns BillableTimeInSeconds: all of the training time; with spot the attempts' running time less the
         discount.
         """
-        if self.training_seconds is None or not self.spec.spot:
+        if self.training_seconds is None or not self.spot:
             return self.training_seconds
         assert self.training_end_ms is not None
         ran = self.running_ms(self.training_end_ms) / 1000
@@ -288,7 +293,7 @@ class Job:
     def max_wait_ms(self) -> int | None:
         """Returns the end of MaxWaitTimeInSeconds of a spot job in ms since the epoch, or None without such a limit."""
         seconds = self.spec.max_wait_seconds
-        return self.created_ms + seconds * 1000 if self.spec.spot and seconds is not None else None
+        return self.created_ms + seconds * 1000 if self.spot and seconds is not None else None
 
     @property
     def retries_left(self) -> int:

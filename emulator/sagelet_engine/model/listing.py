@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from sagelet_engine.model.job import Job, JobKey, JobKind, JobStatus, PoolStatus, SecondaryStatus, WarmPool
 from sagelet_engine.model.orchestration import Orchestration
@@ -46,10 +46,11 @@ class JobQuery:
     after: Cursor | None = None
 
 
-@dataclass(frozen=True)
-class ListedJob:
+class ListedJob(NamedTuple):
     """What a list shows of a job (botocore shapes TrainingJobSummary, ProcessingJobSummary). Times are in ms since the
     epoch.
+
+    A tuple, because a page makes hundreds and a frozen dataclass takes five times as long.
     """
 
     id: str

@@ -216,7 +216,7 @@ class TrainingSpec(JobSpec):
             channels=tuple(_channel(entry, mode) for entry in request.get("InputDataConfig", ())),
             input_mode=mode,
             checkpoint=CheckpointSpec.of(request["CheckpointConfig"]) if request.get("CheckpointConfig") else None,
-            spot=bool(request.get("EnableManagedSpotTraining")),
+            spot=is_spot(request),
             max_wait_seconds=None if max_wait is None else int(max_wait),
             retries=int(request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0)),
             keep_alive_seconds=int(resources.get("KeepAlivePeriodInSeconds", 0)),
@@ -237,6 +237,11 @@ class TrainingSpec(JobSpec):
         """Returns the hosts that have a channel, in order. ShardedByS3Key deals the objects among them."""
         groups = self.instance_groups
         return [host for group in groups if not channel.groups or group.name in channel.groups for host in group.hosts]
+
+
+def is_spot(request: Mapping[str, Any]) -> bool:
+    """True if a CreateTrainingJob request asks for managed spot training."""
+    return bool(request.get("EnableManagedSpotTraining"))
 
 
 def unquoted(value: str) -> str:

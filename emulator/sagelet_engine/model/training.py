@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sagelet_engine.model.job import Job, JobKey, Parent
 from sagelet_engine.model.lifecycle import created
-from sagelet_engine.model.spec import OutputSpec, TrainingSpec
+from sagelet_engine.model.spec import OutputSpec, TrainingSpec, is_spot
 
 T = TypeVar("T", bound="TrainingJob")
 
@@ -34,6 +34,11 @@ class TrainingJob(Job):
     @cached_property
     def spec(self) -> TrainingSpec:
         return TrainingSpec.of(self.request)
+
+    @property
+    def spot(self) -> bool:
+        # A Describe call needs this of an ended job, and nothing else of the spec.
+        return is_spot(self.request)
 
     @property
     def output(self) -> OutputSpec:

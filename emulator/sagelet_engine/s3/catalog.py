@@ -12,7 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.base.database import Database, StoreUnavailable
+from sagelet_engine.base.database import Database
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty, DiskFull, NoSuchBucket, NoSuchUpload
 from sagelet_engine.s3.records import Bucket, ObjectPart, StoredObject, Upload, UploadedPart
@@ -331,15 +332,9 @@ class Catalog(Database):
     def _objects(self, clauses: str, parameters: Sequence[Any]) -> list[StoredObject]:
         return [_object(row) for row in self._rows(f"SELECT {_OBJECT} FROM objects {clauses}", parameters)]
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with super()._connection() as db:
-                yield db
-        except StoreUnavailable as error:
-            if "full" in str(error.__cause__):
-                raise DiskFull(str(error)) from error
-            raise
+    def _as_ours(self, error: sqlite3.DatabaseError) -> SageletError | None:
+        ours = super()._as_ours(error)
+        return DiskFull(str(ours)) if ours is not None and "full" in str(error) else ours
 
 
 def _configure(db: sqlite3.Connection, bucket: str, kind: str, document_id: str, document: JsonObject | None) -> None:

@@ -4,7 +4,7 @@ The choice is made before the job waits for hosts, and again when it has them.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn, Protocol, TypeVar
@@ -76,8 +76,18 @@ class ImageChoice:
 
         Returns None if the job could use them, or if the engine does not answer now.
         """
+        return self.refusals([job])[0]
+
+    def refusals(self, jobs: Sequence[Job]) -> list[Verdict | None]:
+        """Returns `refusal` of each job. The engine answers in time for all of them, or it does not answer."""
         try:
-            _in_time(lambda: self.choose(job))
+            return _in_time(lambda: [self._refusal(job) for job in jobs])
+        except RuntimeUnavailable:
+            return [None] * len(jobs)
+
+    def _refusal(self, job: Job) -> Verdict | None:
+        try:
+            self.choose(job)
         except ClientFault as fault:
             return verdict.client_error(str(fault))
         except NoCapacity as error:

@@ -1,15 +1,16 @@
 """Gives waiting jobs their hosts, oldest first. A job that has to wait is Pending, "waiting for capacity".
 
-Jobs wait in order of arrival. An index by match key finds those that could take a warm pool's hosts.
+Jobs wait in order of arrival. An index by match key finds those that could take a warm pool's hosts. Jobs that come
+one after another while no place is free are set to Pending together.
 """
 
 import logging
 import threading
+import time
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict, warm_pools
@@ -58,6 +59,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 #: Seconds between looks at the clock while a waiting job's MaxWaitTimeInSeconds or a warm pool's period runs.
 POLL_S = 0.5
+#: Real seconds until a job that has to wait is set to Pending, together with those that have come meanwhile.
+GATHER_S = 0.02
 #: The most jobs that one transaction sets to Pending.
 TOLD_AT_ONCE = 20
 
@@ -65,7 +68,7 @@ TOLD_AT_ONCE = 20
 class LocalScheduler(threading.Thread):
     """First in, first out; `max_jobs` jobs and `max_hosts` hosts at a time; GPUs by lease.
 
-    It calls `start` with each job that got its hosts. A job for which `refusal` returns a verdict ends instead of
+    It calls `start` with each job that got its hosts. A job for which `refusals` returns a verdict ends instead of
     waiting. A warm pool keeps its job's place, hosts and GPUs. The first waiting job that matches the pool gets them,
     ahead of all others.
     """
@@ -80,7 +83,7 @@ class LocalScheduler(threading.Thread):
         max_jobs: int,
         start: Callable[[Job], None],
         warm: WarmPools,
-        refusal: Callable[[Job], Verdict | None],
+        refusals: Callable[[Sequence[Job]], Sequence[Verdict | None]],
         *,
         max_hosts: int,
     ) -> None:
@@ -92,7 +95,7 @@ class LocalScheduler(threading.Thread):
         self._max_hosts = max_hosts
         self._start_job = start
         self._warm = warm
-        self._refusal = refusal
+        self._refusals = refusals
         self._guard = threading.Lock()
         self._waiting = WaitingJobs()
         #: The waiting job that is being placed now.
@@ -101,6 +104,8 @@ class LocalScheduler(threading.Thread):
         self._running: dict[str, int] = {}
         #: Jobs that are not set to Pending yet. Some of them may run by now.
         self._untold: deque[str] = deque()
+        #: When the first of them came, by time.monotonic.
+        self._untold_since = 0.0
         #: The end of MaxWaitTimeInSeconds of waiting spot jobs, ms since the epoch.
         self._deadlines: dict[str, int] = {}
         self._wake = threading.Event()
@@ -111,11 +116,17 @@ class LocalScheduler(threading.Thread):
         with self._guard:
             if job.id in self._waiting or job.id in self._running:
                 return
-            self._waiting.add(job.id, warm_pools.match_key(job))
+            key = warm_pools.match_key(job)
+            self._waiting.add(job.id, key)
+            # Otherwise the thread looks again soon, and finds this job, too.
+            looks = len(self._running) < self._max_jobs or not self._untold or self._warm.offers(key)
+            if not self._untold:
+                self._untold_since = time.monotonic()
             self._untold.append(job.id)
             if job.max_wait_ms is not None:
                 self._deadlines[job.id] = job.max_wait_ms
-        self.wake()
+        if looks:
+            self.wake()
 
     def occupy(self, job: Job) -> None:
         """Counts a job that got its place before a restart and keeps it."""
@@ -187,10 +198,11 @@ class LocalScheduler(threading.Thread):
         for job_id in self._overdue():
             self._give_up(job_id)
         untold = self._next_untold()
-        if self._closed or not untold:
-            return POLL_S if self._deadlines or self._warm.keys() else None
-        self._let_wait(untold)
-        return 0
+        if not self._closed and untold:
+            self._let_wait(untold)
+        if self._untold:
+            return 0 if len(self._untold) >= TOLD_AT_ONCE else GATHER_S
+        return POLL_S if self._deadlines or self._warm.keys() else None
 
     def _overdue(self) -> list[str]:
         """Returns waiting jobs whose time is over. Forgets the deadlines of jobs that no longer wait."""
@@ -318,8 +330,11 @@ class LocalScheduler(threading.Thread):
         self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
 
     def _next_untold(self) -> list[str]:
+        """Returns waiting jobs to set to Pending. Empty while others may come that can be set with them."""
         found: list[str] = []
         with self._guard:
+            if len(self._untold) < TOLD_AT_ONCE and time.monotonic() - self._untold_since < GATHER_S:
+                return []
             while self._untold and len(found) < TOLD_AT_ONCE:
                 job_id = self._untold.popleft()
                 if job_id in self._waiting:
@@ -327,43 +342,38 @@ class LocalScheduler(threading.Thread):
         return found
 
     def _let_wait(self, job_ids: Sequence[str]) -> None:
-        """Sets the jobs to Pending in one transaction, or in one each if a record changes meanwhile."""
-        told = [job for job_id in job_ids if not self._refuse(job_id) and (job := self._as_waiting(job_id)) is not None]
+        """Sets the jobs to Pending in one transaction, or in one each if a record changes meanwhile.
+
+        Ends those that could not use hosts.
+        """
+        found = self._store.by_ids(job_ids)
+        jobs = [job for job_id in job_ids if (job := found.get(job_id)) and not job.terminal and job.stop_ms is None]
+        waiting: list[Job] = []
+        for job, outcome in zip(jobs, self._refusals(jobs) if jobs else (), strict=True):
+            if outcome is not None:
+                self._refuse(job, outcome)
+            elif job.secondary is SecondaryStatus.STARTING:
+                waiting.append(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms()))
         try:
-            self._tell(*told)
+            self._tell(waiting)
         except StaleRecord:
-            for job in told if len(told) > 1 else ():
+            for job in waiting if len(waiting) > 1 else ():
                 self._let_wait([job.id])
 
-    def _refuse(self, job_id: str) -> bool:
-        """Ends a job that could not use hosts, and returns True. Otherwise returns False: the job may wait."""
-        while True:
-            try:
-                job = self._store.get_by_id(job_id)
-                if job.stop_ms is not None or job.terminal or (outcome := self._refusal(job)) is None:
-                    return False
-                self._end(job, outcome)
-            except JobNotFound:
-                return False
-            except StaleRecord:
-                continue
-            self.withdraw(job_id)
-            return True
-
-    def _as_waiting(self, job_id: str) -> Job | None:
+    def _refuse(self, job: Job, outcome: Verdict) -> None:
+        """Ends a job that could not use hosts. One that has changed meanwhile is judged anew."""
         try:
-            job = self._store.get_by_id(job_id)
-        except JobNotFound:
-            return None
-        if job.secondary is not SecondaryStatus.STARTING:
-            return None
-        return lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms())
+            self._end(job, outcome)
+        except StaleRecord:
+            self._let_wait([job.id])
+            return
+        self.withdraw(job.id)
 
-    def _tell(self, *told: Job) -> None:
+    def _tell(self, waiting: Sequence[Job]) -> None:
         """Writes records without a flush to disk: after a crash the jobs queue and are set to Pending again.
 
         Raises StaleRecord.
         """
-        if told:
-            self._store.update_all(*told, durable=False)
+        if waiting:
+            self._store.update_all(*waiting, durable=False)
             failpoint(Failpoint.AFTER_WAITING)

@@ -57,6 +57,11 @@ class WarmPools:
         with self._guard:
             return [key for key, _ in self._available.values()]
 
+    def offers(self, key: str | None) -> bool:
+        """True if a pool with this match key is offered."""
+        with self._guard:
+            return any(offered == key for offered, _ in self._available.values())
+
     def reuse(self, job: Job, now_ms: int) -> tuple[Job, Job] | None:
         """Returns the job that left a pool and `job` with that pool's hosts, or None if no pool fits.
 

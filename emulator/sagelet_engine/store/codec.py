@@ -28,17 +28,33 @@ LEFT_OUT = ("version", "tags", "spec")
 #: Values that are computed from the record. They are stored in it so that SQL can search for them.
 FACTS = ("training_seconds", "billable_seconds", "retained_seconds")
 
-#: The columns of a list. SQLite skips the rest of a record faster than Python decodes it.
-LISTED = (
-    "id, account, region, name, kind, created_ms, modified_ms, status,"
-    " json_extract(record, '$.secondary', '$.training_end_ms', '$.warm_pool', '$.failure_reason', '$.exit_message')"
-)
+#: The columns of a list. The index of its usual order has them, so a list reads no record.
+LISTED = "id, account, region, name, kind, created_ms, modified_ms, status, secondary, training_end_ms, shown"
+#: The last three are copies from the record, which every write of a record makes anew.
+LIST_MIGRATION = """
+    ALTER TABLE jobs ADD COLUMN secondary TEXT NOT NULL DEFAULT '';
+    ALTER TABLE jobs ADD COLUMN training_end_ms INTEGER;
+    ALTER TABLE jobs ADD COLUMN shown TEXT;
+    UPDATE jobs SET
+        secondary = coalesce(json_extract(record, '$.secondary'), ''),
+        training_end_ms = json_extract(record, '$.training_end_ms'),
+        shown = CASE WHEN coalesce(
+            json_extract(record, '$.warm_pool'), json_extract(record, '$.failure_reason'),
+            json_extract(record, '$.exit_message')
+        ) IS NOT NULL THEN json_extract(record, '$.warm_pool', '$.failure_reason', '$.exit_message') END
+        WHERE json_valid(record);
+    DROP INDEX jobs_by_creation;
+    CREATE INDEX jobs_by_creation ON jobs (
+        account, region, kind, created_ms, id, status, modified_ms, name, secondary, training_end_ms, shown
+    );
+    """
 #: The record of each kind of job.
 _RECORDS: Mapping[JobKind, type[Job]] = {JobKind.TRAINING: TrainingJob, JobKind.PROCESSING: ProcessingJob}
 
 #: Faster than a call of the enum.
 _STATUSES = {status.value: status for status in JobStatus}
 _SECONDARY = {status.value: status for status in SecondaryStatus}
+_KINDS = {kind.value: kind for kind in JobKind}
 
 
 def encode(job: Job) -> str:
@@ -47,6 +63,12 @@ def encode(job: Job) -> str:
     # Uses `vars` of the dataclasses. `asdict` would copy the whole request, which takes as long as all else in this
     # function.
     return json.dumps(fields, separators=(",", ":"), default=_plain)
+
+
+def shown(job: Job) -> str | None:
+    """Returns what few jobs have and a list shows, as JSON. None for the others."""
+    few = job.warm_pool, job.failure_reason, job.exit_message if isinstance(job, ProcessingJob) else None
+    return None if few == (None, None, None) else json.dumps(few, separators=(",", ":"), default=_plain)
 
 
 def _plain(value: object) -> object:
@@ -83,13 +105,15 @@ def decode_listed(
     created_ms: int,
     modified_ms: int,
     status: str,
-    rest: str,
+    secondary: str,
+    training_end_ms: int | None,
+    shown: str | None,
 ) -> ListedJob:
     """Decodes a job from the columns LISTED."""
-    secondary, training_end_ms, warm_pool, failure_reason, exit_message = json.loads(rest)
+    warm_pool, failure_reason, exit_message = (None, None, None) if shown is None else json.loads(shown)
     return ListedJob(
         job_id,
-        JobKey(account, region, name, JobKind(kind)),
+        JobKey(account, region, name, _KINDS[kind]),
         created_ms,
         modified_ms,
         _STATUSES[status],

@@ -97,7 +97,8 @@ class Store(Database):
             try:
                 db.execute(
                     "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
-                    " record, version, kind) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " record, secondary, training_end_ms, shown, version, kind)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (*row, job.version, key.kind.value),
                 )
             except sqlite3.IntegrityError as error:
@@ -119,7 +120,8 @@ class Store(Database):
             for job in jobs:
                 changed = db.execute(
                     "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
-                    " version = version + 1 WHERE id = ? AND version = ?",
+                    " secondary = ?, training_end_ms = ?, shown = ?, version = version + 1"
+                    " WHERE id = ? AND version = ?",
                     (*_state(job), job.id, job.version),
                 ).rowcount
                 if not changed:
@@ -469,8 +471,11 @@ _STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, inge
 _SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
 
 
-def _state(job: Job) -> tuple[str, int, int, int, str]:
-    return job.status.value, job.created_ms, job.modified_ms, int(job.terminal), codec.encode(job)
+def _state(job: Job) -> tuple[Any, ...]:
+    return (
+        job.status.value, job.created_ms, job.modified_ms, int(job.terminal), codec.encode(job), job.secondary.value,
+        job.training_end_ms, codec.shown(job),
+    )  # fmt: skip
 
 
 def _free_name(db: sqlite3.Connection, job: Job, name: str) -> str:

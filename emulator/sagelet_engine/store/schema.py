@@ -1,5 +1,6 @@
 """The tables of the store, as a list of migrations."""
 
+from sagelet_engine.store import codec
 from sagelet_engine.store import logs as sql_logs
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
@@ -80,4 +81,5 @@ MIGRATIONS = (
     """,
     sql_pipelines.MIGRATION,
     sql_orchestrations.LIST_MIGRATION,
+    codec.LIST_MIGRATION,
 )

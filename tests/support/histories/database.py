@@ -94,7 +94,7 @@ def connection_type(schedule: Schedule, disk: Disk, committed: Committed) -> typ
             if sql.startswith("INSERT INTO jobs"):
                 self.jobs.append((parameters[0], parameters[9]))
             elif sql.startswith("UPDATE jobs") and cursor.rowcount:
-                self.jobs.append((parameters[5], parameters[4]))
+                self.jobs.append((parameters[8], parameters[4]))
             elif sql.startswith("DELETE FROM jobs") and cursor.rowcount:
                 self.jobs.append((parameters[0], None))
             return cursor

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.moto.event_input import target_input
-from sagelet_engine.model.job import JobKey, JobKind
+from sagelet_api.services.sagemaker import state_events
+from sagelet_api.services.sagemaker.state_events import StateEvents
+from sagelet_engine.model import training
+from sagelet_engine.model.job import Job, JobKey, JobKind
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.processing import processing_request
 from support.world import request, until
@@ -28,6 +31,24 @@ def world(tmp_path: Path) -> Iterator[ApiWorld]:
         bridge.process.backend(service).reset()
     with ApiWorld(tmp_path, bridge) as running:
         yield running
+
+
+class NoRules:
+    """An EventBus without rules."""
+
+    def has_rules(self, _account: str, _region: str) -> bool:
+        return False
+
+    def put_event(self, account: str, region: str, event: Mapping[str, Any]) -> None:
+        raise AssertionError(f"nobody takes {event} of {account} in {region}")
+
+
+def test_an_event_is_made_only_for_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Job] = []
+    monkeypatch.setattr(state_events, "_event_of", made.append)
+    job = training.create(JobKey(ACCOUNT, REGION, "one"), "id", request("one"), {}, 0)
+    StateEvents(NoRules()).announce(job)
+    assert made == []
 
 
 class Queue:

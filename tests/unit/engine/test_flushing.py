@@ -110,6 +110,29 @@ def test_commits_that_come_during_a_flush_share_the_next(store: Store, disk: Dis
     assert disk.began == 2
 
 
+def test_more_requests_than_may_compute_at_once_share_a_flush(tmp_path: Path, disk: Disk) -> None:
+    """A request leaves its place while it waits for the disk, so the next one comes to the same flush."""
+    limit = ConcurrencyLimit(2)
+    store = Store(tmp_path / "sagelet.db", limit.away)
+
+    def create_job(name: str) -> None:
+        with limit.taken():
+            insert(store, name)
+
+    disk.free.clear()
+    began = disk.began
+    threads = in_threads(lambda: create_job("first"))
+    until(lambda: disk.began == began + 1)
+    names = [f"job-{number}" for number in range(16)]
+    threads += in_threads(*(lambda name=name: create_job(name) for name in names))  # type: ignore[misc]
+    until(lambda: len(store.unfinished()) == 17 and store._log._asked == 17)
+    # All are written, none is acknowledged: a crash of the machine loses no job that a client knows of.
+    assert all(thread.is_alive() for thread in threads)
+    disk.free.set()
+    join(threads)
+    assert disk.began == began + 2
+
+
 def test_a_commit_that_need_not_be_durable_is_not_flushed(store: Store, disk: Disk) -> None:
     insert(store, "job")
     before = disk.began

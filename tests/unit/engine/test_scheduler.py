@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.instances.gpus import GpuPool
 from sagelet_engine.model import lifecycle, training, verdict
-from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.job import Job, JobStatus, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.spec import InstanceGroup
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling.local import TOLD_AT_ONCE, LocalScheduler
@@ -41,7 +41,7 @@ class Stage:
             max_jobs,
             self.started.append,
             WarmPools(self.store, root),
-            lambda job: self.refusals.get(job.key.name),
+            lambda jobs: [self.refusals.get(job.key.name) for job in jobs],
             max_hosts=max_hosts,
         )
 
@@ -276,6 +276,54 @@ def test_one_that_is_stopped_meanwhile_keeps_no_other_from_being_told(stage: Cal
     one.store.update_all = late  # type: ignore[method-assign]
     one.scheduler.start()
     until(lambda: [one.job(name).secondary for name in ("job-1", "job-3", "job-4")] == [S.PENDING] * 3)
+
+
+def test_jobs_that_come_together_are_asked_about_and_told_together(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = stage()
+    asked: list[list[str]] = []
+    told: list[list[str]] = []
+    wakes: list[int] = []
+    entered, go_on = threading.Event(), threading.Event()
+
+    def refusals(jobs: Sequence[Job]) -> list[Verdict | None]:
+        asked.append([job.key.name for job in jobs])
+        entered.set()
+        assert go_on.wait(120)
+        return [None] * len(jobs)
+
+    update_all, wake = one.store.update_all, one.scheduler.wake
+
+    def noted(*jobs: TrainingJob, **how: bool) -> list[TrainingJob]:
+        told.append([job.key.name for job in jobs])
+        return update_all(*jobs, **how)
+
+    one.add("runs")
+    one.scheduler.start()
+    until(lambda: one.names() == ["runs"])
+    monkeypatch.setattr(one.scheduler, "_refusals", refusals)
+    monkeypatch.setattr(one.store, "update_all", noted)
+    one.add("first")
+    assert entered.wait(120)
+    monkeypatch.setattr(one.scheduler, "wake", lambda: (wakes.append(1), wake()))
+    for name in ("second", "third", "fourth"):
+        one.add(name)
+    # The thread looks again soon after the first of them, and finds the others, too.
+    assert len(wakes) == 1
+    go_on.set()
+    until(lambda: one.job("fourth").secondary is S.PENDING)
+    assert asked == told == [["first"], ["second", "third", "fourth"]]
+
+
+def test_a_free_place_is_given_away_at_once(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only jobs that have to wait are gathered."""
+    monkeypatch.setattr("sagelet_engine.scheduling.local.GATHER_S", 3600)
+    one = stage(max_jobs=3)
+    one.scheduler.start()
+    for name in "abc":
+        one.add(name)
+    until(lambda: one.names() == ["a", "b", "c"])
 
 
 # --- through the engine ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -206,10 +206,23 @@ def test_a_listing_has_the_jobs_of_the_page(store: Store, sort_by: SortBy) -> No
     pool = WarmPool(PoolStatus.AVAILABLE, "cluster", 5, available_ms=7)
     store.update(replace(store.page(query).jobs[2], warm_pool=pool, training_end_ms=9))
     whole, listing = store.page(query), store.listing(query)
-    shown = [[getattr(job, field.name, None) for field in fields(ListedJob)] for job in whole.jobs]
-    assert [[getattr(job, field.name) for field in fields(job)] for job in listing.jobs] == shown
+    shown = [tuple(getattr(job, name, None) for name in ListedJob._fields) for job in whole.jobs]
+    assert listing.jobs == shown
     assert listing.next == whole.next
     assert (pool, 9) in [(job.warm_pool, job.training_end_ms) for job in listing.jobs]
+
+
+def test_a_list_in_the_usual_order_reads_an_index_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[str] = []
+    rows = store._rows
+
+    def explained(sql: str, parameters: Any) -> list[Any]:
+        plans.extend(row[3] for row in rows(f"EXPLAIN QUERY PLAN {sql}", parameters))
+        return rows(sql, parameters)
+
+    monkeypatch.setattr(store, "_rows", explained)
+    store.listing(JobQuery(ACCOUNT, REGION, status=JobStatus.COMPLETED, created_after_ms=5))
+    assert [plan.partition(" (")[0] for plan in plans] == ["SEARCH jobs USING COVERING INDEX jobs_by_creation"]
 
 
 @pytest.mark.parametrize(

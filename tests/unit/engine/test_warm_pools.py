@@ -1,7 +1,7 @@
 """Warm pools over crashes and races: what is kept, by whom, and that all of it goes."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from sagelet_engine.data import removal
 from sagelet_engine.engine import Engine
 from sagelet_engine.instances.gpus import GpuPool
 from sagelet_engine.model import lifecycle, warm_pools
-from sagelet_engine.model.job import PoolStatus, SecondaryStatus, StopCause
+from sagelet_engine.model.job import Job, PoolStatus, SecondaryStatus, StopCause
 from sagelet_engine.model.runtime import WARM_POOL_CACHE
 from sagelet_engine.model.training import TrainingJob, create
 from sagelet_engine.scheduling.local import LocalScheduler
@@ -242,8 +242,9 @@ def test_a_record_from_before_there_were_pools(world: World) -> None:
 # --- races ----------------------------------------------------------------------------------------------------------
 
 
-def _never(job: TrainingJob) -> None:
+def _never(jobs: Sequence[Job]) -> list[None]:
     """Refuses no job."""
+    return [None] * len(jobs)
 
 
 class Stage:

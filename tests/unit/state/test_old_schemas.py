@@ -8,7 +8,7 @@ import pytest
 
 from sagelet_engine.base.database import NewerSchema, schema_of
 from sagelet_engine.model.job import JobKey, JobStatus, SecondaryStatus
-from sagelet_engine.model.listing import JobQuery, SortBy
+from sagelet_engine.model.listing import JobQuery, ListedJob, SortBy
 from sagelet_engine.model.search import Condition, Group, JobSearch, Kind, Operator, Property
 from sagelet_engine.s3 import catalog as s3_catalog
 from sagelet_engine.s3.catalog import Catalog
@@ -52,7 +52,11 @@ def test_jobs_of_every_version(script: Path, tmp_path: Path) -> None:
     path = restored(script, tmp_path / "sagelet.db")
     store = Store(path)
     for account, region in ACCOUNTS.items():
-        jobs = store.page(JobQuery(account, region, sort_by=SortBy.NAME, ascending=True, limit=10)).jobs
+        query = JobQuery(account, region, sort_by=SortBy.NAME, ascending=True, limit=10)
+        jobs = store.page(query).jobs
+        # The columns that a list shows were filled from the records.
+        shown = [tuple(getattr(job, name, None) for name in ListedJob._fields) for job in jobs]
+        assert store.listing(query).jobs == shown
         assert [(job.key.name, job.status, job.secondary, job.tags) for job in jobs] == [
             ("done", JobStatus.COMPLETED, SecondaryStatus.COMPLETED, {"k": "done"}),
             ("trains", JobStatus.IN_PROGRESS, SecondaryStatus.TRAINING, {"k": "trains"}),

@@ -90,7 +90,12 @@ class MotoEvents:
     def __init__(self, moto: MotoProcess) -> None:
         self._moto = moto
 
+    def has_rules(self, account: str, region: str) -> bool:
+        """False while moto is not loaded."""
+        if not self._moto.is_loaded:
+            return False
+        bus = self._moto.backend("events")[account][region].event_buses.get("default")
+        return bus is not None and bool(bus.rules)
+
     def put_event(self, account: str, region: str, event: Event) -> None:
-        """Does nothing while moto is not loaded: there are no rules."""
-        if self._moto.is_loaded:
-            deliver(self._moto.backend, account, region, event)
+        deliver(self._moto.backend, account, region, event)

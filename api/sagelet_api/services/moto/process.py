@@ -16,6 +16,8 @@ class MotoProcess:
     def __init__(self) -> None:
         self.seeding = threading.Lock()
         self._app: Any = None
+        #: The backends of each service that was asked for. `forget` empties them; they stay the same objects.
+        self._backends: dict[str, Any] = {}
 
     @property
     def is_loaded(self) -> bool:
@@ -39,10 +41,12 @@ class MotoProcess:
 
     def backend(self, service: str) -> Any:
         """Returns a service's backends, by account and region."""
+        if (known := self._backends.get(service)) is not None:
+            return known
         self.app()
         # Two threads that import two packages of moto at once may meet in a third and deadlock.
         with LOADING:
-            return import_module("moto.backends").get_backend(service)
+            return self._backends.setdefault(service, import_module("moto.backends").get_backend(service))
 
     def partition(self, region: str) -> str:
         """Returns the partition of a region: `aws`, `aws-cn`, ..."""

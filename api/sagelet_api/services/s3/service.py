@@ -108,7 +108,7 @@ class S3Service:
         operation = request.find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
         if operation is None:
             raise method_not_allowed()
-        return replace(call, model="s3", operation=operation)
+        return call._replace(model="s3", operation=operation)
 
     def needs(self, call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
         """See `permissions.needs`."""

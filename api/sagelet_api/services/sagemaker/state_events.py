@@ -30,6 +30,10 @@ _NAMESPACE = uuid.UUID("0f5b8f0e-6a0b-4c57-9d2f-3a1c4d0e7b21")
 
 
 class EventBus(Protocol):
+    def has_rules(self, account: str, region: str) -> bool:
+        """True if the account's default event bus has a rule that may take an event. Does not raise."""
+        ...
+
     def put_event(self, account: str, region: str, event: Mapping[str, Any]) -> None:
         """Passes an event to the rules of the account's default event bus. Does not raise."""
         ...
@@ -42,9 +46,9 @@ class StateEvents:
         self._bus = bus
 
     def announce(self, job: Job | Orchestration) -> None:
-        event = _event_of(job)
-        if event is not None:
-            self._bus.put_event(job.key.account, job.key.region, event)
+        account, region = job.key.account, job.key.region
+        if self._bus.has_rules(account, region) and (event := _event_of(job)) is not None:
+            self._bus.put_event(account, region, event)
 
 
 def _event_of(job: Job | Orchestration) -> Output | None:

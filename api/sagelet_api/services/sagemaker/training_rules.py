@@ -204,8 +204,10 @@ def _uris(request: Request) -> Iterator[str]:
 
 
 def _checkpoints(request: Request) -> Iterator[str]:
+    if "CheckpointConfig" not in request:
+        return
     try:
-        CheckpointSpec.of(request.get("CheckpointConfig", {})).path()
+        CheckpointSpec.of(request["CheckpointConfig"]).path()
     except ClientFault as error:
         yield str(error)
 
