@@ -137,7 +137,7 @@ class Sagelet:
     def _state_endpoints(self, settings: Settings, on_reset: Callable[[str], None] | None) -> "Blueprint":
         from sagelet_api.control import state
 
-        return state.blueprint(settings.data, on_reset, self._collect)
+        return state.blueprint(settings.data, on_reset, self._collect, self._empty)
 
     def start(self) -> int:
         """Opens the port, then adopts the unfinished jobs. Returns their number."""
@@ -178,6 +178,9 @@ class Sagelet:
         from sagelet_engine.state.garbage import collect_garbage
 
         return collect_garbage(self.engine, self._s3.store, HubStore(self._settings.data), rules, dry_run=dry_run)
+
+    def _empty(self, account: str) -> tuple[int, int]:
+        return self.engine.stop_all(account), self._s3.store.delete_buckets(account)
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
         """Returns further addresses for hosts of jobs. A server that listens everywhere needs none."""

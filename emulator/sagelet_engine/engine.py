@@ -9,13 +9,20 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock, SystemClock
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import (
+    JobNotFound,
+    JobNotStoppable,
+    OrchestrationEnded,
+    OrchestrationNotFound,
+    RuntimeUnavailable,
+)
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair, ca_file, key_pair, make_own_private
 from sagelet_engine.base.loading import Late
@@ -35,7 +42,7 @@ from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
-from sagelet_engine.model.job import Job
+from sagelet_engine.model.job import Job, JobKind
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind, OrchestrationStatus
 from sagelet_engine.model.pipeline import EXECUTION_STATUSES
@@ -340,6 +347,24 @@ class Engine:
     def _executions(self) -> set[str]:
         """Returns the ids of the unfinished executions of pipelines, whose functions may run."""
         return {record.id for record in self._store.orchestrations.unfinished()}
+
+    def stop_all(self, account: str) -> int:
+        """Asks every unfinished job and orchestration of an account to stop. Returns their number."""
+        stopped = 0
+        # First what makes jobs: it would make others in the place of those that are stopped.
+        for record in self._store.orchestrations.unfinished():
+            if record.key.account == account:
+                of_kind = self.tuning if record.key.kind is OrchestrationKind.TUNING else self.pipelines
+                with suppress(OrchestrationNotFound, OrchestrationEnded):
+                    of_kind.stop(record.key)
+                    stopped += 1
+        for job in self._store.unfinished():
+            if job.key.account == account:
+                jobs = self.processing if job.key.kind is JobKind.PROCESSING else self.jobs
+                with suppress(JobNotFound, JobNotStoppable):
+                    jobs.stop(job.key)
+                    stopped += 1
+        return stopped
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""
