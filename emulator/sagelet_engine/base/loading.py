@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Held while a part, moto or Flask loads. Two threads that load packages which import each other (moto and Flask import
-#: Werkzeug, whose modules do) may each find the other's package half loaded.
+#: Held while a part, moto, Flask or botocore loads. Two threads that load packages which import each other (moto and
+#: Flask import Werkzeug, moto imports botocore) may each find the other's package half loaded.
 LOADING = threading.RLock()
 
 
