@@ -9,6 +9,7 @@ from typing import Any
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
 import boto3
+from botocore.loaders import Loader
 
 from sagelet.sessions import redirected_session
 from sagelet_api.redirect.environment import SECRET
@@ -28,9 +29,9 @@ def connect_to(
     region: str | None = None,
     data: Path | str | None = None,
     context: str | None = None,
-    quick_waiters: bool = False,
+    loader: Loader | None = None,
 ) -> boto3.Session:
-    """Connects to a server; see `sagelet.connect`. `quick_waiters`: see `redirected_session`."""
+    """Connects to a server; see `sagelet.connect`. `loader`: see `redirected_session`."""
     server = server_named(endpoint, account=account, region=region, data=data, context=context)
     authority = None if server.authority is None else str(server.authority)
     health = _health(server, authority)
@@ -46,7 +47,7 @@ def connect_to(
         secret=SECRET if keys is None else keys.secret,
         region=server.region,
         authority=authority,
-        quick_waiters=quick_waiters,
+        loader=loader,
     )
 
 

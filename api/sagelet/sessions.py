@@ -22,14 +22,20 @@ QUICK_S = 0.1
 
 
 def redirected_session(
-    endpoint: str, *, account: str, secret: str, region: str, authority: str | None = None, quick_waiters: bool = False
+    endpoint: str,
+    *,
+    account: str,
+    secret: str,
+    region: str,
+    authority: str | None = None,
+    loader: Loader | None = None,
 ) -> boto3.Session:
     """Returns a session for one endpoint. `authority`: file of the certificate authority to trust.
 
-    `quick_waiters`: boto3's waiters look ten times a second, where AWS's look every minute or two.
+    `loader`: reads botocore's models. Sessions that share one read each model once.
     """
     core = _redirected(endpoint, authority)
-    core.register_component("data_loader", _QuickWaiters() if quick_waiters else Loader())
+    core.register_component("data_loader", loader or Loader())
     return boto3.Session(
         aws_access_key_id=account, aws_secret_access_key=secret, region_name=region, botocore_session=core
     )
@@ -80,7 +86,9 @@ def _merged(own: Any, given: Any) -> Any:
     return merged
 
 
-class _QuickWaiters(Loader):  # type: ignore[misc]
+class QuickWaiters(Loader):  # type: ignore[misc]
+    """Makes boto3's waiters look ten times a second, where AWS's look every minute or two."""
+
     def load_service_model(self, service_name: str, type_name: str, api_version: str | None = None) -> Any:
         return with_quick_waiters(super().load_service_model(service_name, type_name, api_version), type_name)
 

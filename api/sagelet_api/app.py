@@ -13,8 +13,6 @@ from sagelet_api.auth.objects_origin import move
 from sagelet_api.auth.people import error_text, is_person, way_to_page
 from sagelet_api.auth.request_guard import RequestGuard, accepts_page
 from sagelet_api.control import health
-from sagelet_api.hub.service import PREFIX as HUB_PREFIX
-from sagelet_api.hub.service import Hub
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.protocol.calls import (
     CALL,
@@ -43,6 +41,7 @@ from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.hub.access import PREFIX as HUB_PREFIX
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Application:
     their own; `control` answers CONTROL_PREFIX; `checks` raise for calls of a service that are refused whatever is in
     them; `protocols` are services with a protocol of their own (`s3`); `fallback` (moto) answers every other signed
     request, and finds its Call in `environ[CALL]`. `pages` are for browsers, `hub` is for clients of Hugging Face's,
-    `routes` knows the paths of the other REST services.
+    `routes` knows the paths of the other REST services. The first call of a service in `protocols` loads it.
     """
 
     def __init__(
@@ -83,11 +82,11 @@ class Application:
         checks: Mapping[str, Callable[[Call], None]],
         services: Mapping[str, Operations],
         fallback: WsgiApp,
-        protocols: Mapping[str, OwnProtocol] = MappingProxyType({}),
+        protocols: Mapping[str, Callable[[], OwnProtocol]] = MappingProxyType({}),
         rest: Iterable[RestOperation] = (),
         pages: WsgiApp | None = None,
         routes: Routes = no_routes,
-        hub: Hub | None = None,
+        hub: Handler | None = None,
         computing: ConcurrencyLimit | None = None,
     ) -> None:
         """`computing` limits how many operations compute at the same time."""
@@ -171,7 +170,7 @@ class Application:
 
     def _name(self, call: Call, environ: Environ) -> Call:
         if (protocol := self._protocols.get(call.service)) is not None:
-            return protocol.name_operation(call, environ)
+            return protocol().name_operation(call, environ)
         return name_operation(call, environ, self._rest, self._routes)
 
     def _check(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
@@ -182,10 +181,10 @@ class Application:
         authorize(call, environ, permissions.needs)
 
     def _authorize_by_protocol(self, call: Call, environ: Environ, _start: StartResponse) -> None:
-        authorize(call, environ, self._protocols[call.service].needs)
+        authorize(call, environ, self._protocols[call.service]().needs)
 
     def _serve_by_protocol(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
-        return self._protocols[call.service].answer(call, environ, start)
+        return self._protocols[call.service]().answer(call, environ, start)
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         operation = self._services.get(call.service, {}).get(call.operation)

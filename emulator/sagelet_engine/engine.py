@@ -1,6 +1,7 @@
 """The engine of one data directory: the composition root of the packages below it.
 
-The API uses its facets: `jobs`, `processing`, `tuning`, `pipelines`, `inputs`, `logs`, `metrics`, `reports`.
+The API uses its facets: `jobs`, `processing`, `tuning`, `pipelines`, `inputs`, `logs`, `metrics`, `reports`. What a
+server without work does not need is loaded when it is first used (`Late`).
 """
 
 import logging
@@ -8,15 +9,23 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock, SystemClock
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import (
+    JobNotFound,
+    JobNotStoppable,
+    OrchestrationEnded,
+    OrchestrationNotFound,
+    RuntimeUnavailable,
+)
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair, ca_file, key_pair, make_own_private
+from sagelet_engine.base.loading import Late
 from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.removal import DirectoryStays
@@ -27,13 +36,13 @@ from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs
 from sagelet_engine.functions.invocations import Invocations
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
-from sagelet_engine.model.job import Job
+from sagelet_engine.model.job import Job, JobKind
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind, OrchestrationStatus
 from sagelet_engine.model.pipeline import EXECUTION_STATUSES
@@ -41,12 +50,9 @@ from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.orchestration.orchestrator import Orchestrator, Work
-from sagelet_engine.pipelines.facet import Pipelines
-from sagelet_engine.pipelines.work import PipelineWork
 from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.retention.thread import RetentionThread
 from sagelet_engine.runtimes import last_used
-from sagelet_engine.scheduling.cluster import ClusterScheduler
 from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.scheduling.local import LocalScheduler
@@ -56,8 +62,11 @@ from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.tuning.facet import TuningJobs
-from sagelet_engine.tuning.work import TuningWork
+
+if TYPE_CHECKING:
+    from sagelet_engine.pipelines.facet import Pipelines
+    from sagelet_engine.reports.facet import Reports
+    from sagelet_engine.tuning.facet import TuningJobs
 
 log = logging.getLogger(__name__)
 
@@ -138,12 +147,12 @@ class Engine:
         self.jobs, self.processing = self._make_jobs()
         self.functions = self._make_functions(functions, function_runtime or runtime)
         self.orchestrator = self._make_orchestrator(calls)
-        self.tuning = TuningJobs(self._store, steady, self.orchestrator.watch)
-        self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch, self.computing)
+        self._tuning = Late(self._make_tuning)
+        self._pipelines = Late(self._make_pipelines)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
-        self.reports = Reports(self._store, settings.data, objects, steady)
+        self._reports = Late(self._make_reports)
         self._retention = self._make_retention()
         self._unfinished = self._store.unfinished()
         self._check_runtime()
@@ -201,16 +210,50 @@ class Engine:
         return RetentionThread(self.logs.groups, self._collector, keep, self._closing)
 
     def _make_orchestrator(self, calls: ServiceCalls) -> Orchestrator:
-        runtime = self._runtime
-        tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop, lambda: runtime.awaits_time)
-        pipelines = PipelineWork(
-            self._store.orchestrations, self._objects, self._clock, calls, self.functions, self._store.unfinished_arns
-        )
-        works: dict[OrchestrationKind, Work[Any]] = {
-            OrchestrationKind.TUNING: tuning,
-            OrchestrationKind.PIPELINE_EXECUTION: pipelines,
-        }
+        def tuning() -> Work[Any]:
+            from sagelet_engine.tuning.work import TuningWork
+
+            jobs, runtime = self.jobs, self._runtime
+            return TuningWork(self._store, self._clock, jobs.create, jobs.stop, lambda: runtime.awaits_time)
+
+        def pipelines() -> Work[Any]:
+            from sagelet_engine.pipelines.work import PipelineWork
+
+            kept, unfinished = self._store.orchestrations, self._store.unfinished_arns
+            return PipelineWork(kept, self._objects, self._clock, calls, self.functions, unfinished)
+
+        works = {OrchestrationKind.TUNING: Late(tuning), OrchestrationKind.PIPELINE_EXECUTION: Late(pipelines)}
         return Orchestrator(self._store, self._clock, works)
+
+    def _make_tuning(self) -> "TuningJobs":
+        from sagelet_engine.tuning.facet import TuningJobs
+
+        return TuningJobs(self._store, self._clock, self.orchestrator.watch)
+
+    def _make_pipelines(self) -> "Pipelines":
+        from sagelet_engine.pipelines.facet import Pipelines
+
+        return Pipelines(self._store, self._objects, self._clock, self.orchestrator.watch, self.computing)
+
+    def _make_reports(self) -> "Reports":
+        from sagelet_engine.reports.facet import Reports
+
+        return Reports(self._store, self._settings.data, self._objects, self._clock)
+
+    @property
+    def tuning(self) -> "TuningJobs":
+        """The tuning jobs of all accounts and regions."""
+        return self._tuning()
+
+    @property
+    def pipelines(self) -> "Pipelines":
+        """The pipelines and their executions, of all accounts and regions."""
+        return self._pipelines()
+
+    @property
+    def reports(self) -> "Reports":
+        """Reports on jobs."""
+        return self._reports()
 
     def _make_functions(self, functions: Functions, runtime: Runtime) -> Invocations:
         settings = self._settings
@@ -241,6 +284,8 @@ class Engine:
                 self._images.refusals,
                 max_hosts=settings.host_limit,
             )
+        from sagelet_engine.scheduling.cluster import ClusterScheduler
+
         cluster.attach(ClusterContext(self._objects, self.keys, self._url_for_hosts, self._authority))
         gpus, grace = ClusterGpus(settings.gpus), settings.stop_grace_seconds
         refusal = self._images.refusal
@@ -303,6 +348,24 @@ class Engine:
     def _executions(self) -> set[str]:
         """Returns the ids of the unfinished executions of pipelines, whose functions may run."""
         return {record.id for record in self._store.orchestrations.unfinished()}
+
+    def stop_all(self, account: str) -> int:
+        """Asks every unfinished job and orchestration of an account to stop. Returns their number."""
+        stopped = 0
+        # First what makes jobs: it would make others in the place of those that are stopped.
+        for record in self._store.orchestrations.unfinished():
+            if record.key.account == account:
+                of_kind = self.tuning if record.key.kind is OrchestrationKind.TUNING else self.pipelines
+                with suppress(OrchestrationNotFound, OrchestrationEnded):
+                    of_kind.stop(record.key)
+                    stopped += 1
+        for job in self._store.unfinished():
+            if job.key.account == account:
+                jobs = self.processing if job.key.kind is JobKind.PROCESSING else self.jobs
+                with suppress(JobNotFound, JobNotStoppable):
+                    jobs.stop(job.key)
+                    stopped += 1
+        return stopped
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""

@@ -1,13 +1,12 @@
-"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`, `.reports`.
+"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`.
 
-`engine.tuning` and `engine.pipelines` are in the packages of those names.
+`engine.tuning`, `.pipelines` and `.reports` are in the packages of those names.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import NotFlushed
@@ -16,12 +15,10 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.data.file_systems import directory_of
-from sagelet_engine.doctor.finding import Severity
 from sagelet_engine.execution.supervisors import Supervisors
-from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.model import faults, lifecycle, processing, training, warm_pools
 from sagelet_engine.model.file_systems import FileSystemSource
-from sagelet_engine.model.job import J, Job, JobKey, JobKind, JobStatus, Parent, StopCause
+from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
@@ -31,20 +28,12 @@ from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob, as_training
-from sagelet_engine.reports import compile_reports, other_runs, processing_findings, trial_compilations
-from sagelet_engine.reports.doctor_inputs import DoctorInputs
-from sagelet_engine.reports.trial_compilations import TrialCompilations
 from sagelet_engine.retention.gc import Collector
 from sagelet_engine.retention.logs import LogGroupActions
 from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
-from sagelet_engine.telemetry.compiler.progress import Progress, progress
-from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
-
-if TYPE_CHECKING:
-    from sagelet_engine.comparison.result import Comparison
 
 
 class JobsOf(Generic[J]):
@@ -358,63 +347,3 @@ class Metrics:
     def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
         """Returns the samples that were put into a metric of a trial component."""
         return self._store.points.of_component(account, region, component, name)
-
-
-class Reports:
-    """Reports on jobs: the compile report, the doctor's findings, comparisons, the bill."""
-
-    def __init__(self, store: Store, data: Path, objects: ObjectStore, clock: Clock) -> None:
-        self._store = store
-        self._data = data
-        self._objects = objects
-        self._clock = clock
-
-    def compiler(self, key: JobKey) -> CompilerReport | None:
-        """Returns what compiling did for the job, so far or in total. None if no worker has reported. Raises
-        JobNotFound.
-        """
-        job = as_training(self._store.get(key))
-        report = compile_reports.current(self._data, job)
-        return None if report is None else replace(report, findings=self._findings(job, report))
-
-    def progress(self, key: JobKey) -> Progress:
-        """Returns what the job's workers do now. Raises JobNotFound."""
-        return progress(compile_reports.current(self._data, as_training(self._store.get(key))))
-
-    def findings(self, key: JobKey) -> Sequence[KeptFinding]:
-        """Returns the doctor's findings as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
-        job = self._store.get(key)
-        if isinstance(job, ProcessingJob):
-            return processing_findings.current(self._store, self._data, job)
-        job = as_training(job)
-        return self._findings(job, compile_reports.current(self._data, job) or CompilerReport())
-
-    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> "Comparison":
-        """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
-        # Few servers compare, and loading it takes a tenth of the time of a start.
-        from sagelet_engine.comparison import comparing
-        from sagelet_engine.reports.comparison_inputs import ComparisonInputs
-
-        now_ms = self._clock.now_ms()
-        inputs = ComparisonInputs(self._store, self._data, self._objects)
-        jobs = [as_training(self._store.get(key)) for key in keys]
-        runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
-        facts, others = ([inputs.of(job, now_ms) for job in some] for some in (jobs, runs))
-        return comparing.compare(facts, others, anyway=anyway)
-
-    def compilations(self, jobs: Iterable[TrainingJob]) -> TrialCompilations:
-        """Counts jobs by where their programs came from: a compilation, or the compile cache."""
-        return trial_compilations.counted(compile_reports.current(self._data, job) for job in jobs)
-
-    def bill(self, job: Job) -> Bill:
-        """Returns what AWS would charge for the job, as of now."""
-        return bill(job, self._clock.now_ms())
-
-    def _findings(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
-        """Those that were kept when the hosts had ended count, unless the job failed later: by its uploads."""
-        explained = job.status is not JobStatus.FAILED or any(
-            one["severity"] == Severity.ERROR.value for one in report.findings
-        )
-        if report.final and explained:
-            return report.findings
-        return DoctorInputs(self._store, self._data).findings(job, report, self._clock.now_ms())

@@ -5,6 +5,7 @@ Prints each section's tables with the machine and its load. --write also puts th
 
 import argparse
 import importlib
+import os
 import tempfile
 import time
 from datetime import datetime, timezone
@@ -41,6 +42,8 @@ def main() -> None:
     parser.add_argument("--scale", type=Scale, default=Scale.FULL, choices=list(Scale), metavar="full|short")
     parser.add_argument("--write", action="store_true", help="into the sections' pages; not with --scale short")
     arguments = parser.parse_args()
+    # Servers start as for a user, whose first start has left bytecode. Without it sagelet would be compiled each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if unknown := set(arguments.sections) - set(page.PAGES):
         parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(page.PAGES)}")
     if arguments.write and arguments.scale is not Scale.FULL:

@@ -20,8 +20,8 @@ from sagelet_api.protocol.calls import HEADERS
 from sagelet_api.services.lambda_functions import LambdaFunctions, LambdaRequests
 from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.services.own_services import own_services
-from sagelet_api.services.s3.service import open_s3
+from sagelet_api.services.own_services import OwnServices
+from sagelet_api.services.s3.opening import open_s3
 from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
@@ -49,7 +49,7 @@ class ApiWorld(World):
         self._bridge = bridge
         self._calls = LocalCalls(bridge.requests.wsgi)
         super().__init__(root, **settings)
-        own = self.own = own_services(self.engine, bridge, self.settings)
+        own = self.own = OwnServices(self.engine, bridge, self.settings)
         throttling = Throttling()
         self._calls.serve(own.tables, throttling.check_making)
         self._http = urllib3.PoolManager()
@@ -59,7 +59,9 @@ class ApiWorld(World):
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
         guard = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
         self.sessions = Sessions(self.engine.keys)
-        pages = web_app(lambda: Site(self.engine, own.jobs, own.tuning, own.pipelines, self.s3.store, self.sessions))
+        made = own.sagemaker()
+        operations = (made.jobs, made.tuning, made.pipelines)
+        pages = web_app(lambda: Site(self.engine, *operations, self.s3.store, self.sessions))
         self._application = Application(
             guard,
             control,

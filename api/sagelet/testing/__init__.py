@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from sagelet.testing.job import Job as Job
     from sagelet.testing.job import ProcessingJob as ProcessingJob
     from sagelet.testing.job import Terminated as Terminated
+    from sagelet.testing.server import Account as Account
     from sagelet.testing.server import Server as Server
     from sagelet.testing.server import ServerFailed as ServerFailed
 
 _WHERE = {
+    "Account": "server",
     "Fault": "faults",
     "Faults": "faults",
     "FastForward": "fast_forward",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -32,6 +33,8 @@ from sagelet_engine.simulation.pacemaker import Pacemaker
 
 if TYPE_CHECKING:
     import boto3
+
+    from sagelet.sessions import QuickWaiters
 
 #: Trains, and returns the exit code; None means 0. An exception fails the job and becomes its FailureReason.
 TrainingFunction = Callable[[Job], int | None]
@@ -174,7 +177,13 @@ class FastForward:
         """Does what `sagelet.connect` does, with waiters that look ten times a second."""
         from sagelet.connection import connect_to
 
-        return connect_to(self.endpoint, account=account, region=region, data=self.data, quick_waiters=True)
+        return connect_to(self.endpoint, account=account, region=region, data=self.data, loader=self._loader)
+
+    @cached_property
+    def _loader(self) -> "QuickWaiters":
+        from sagelet.sessions import QuickWaiters
+
+        return QuickWaiters()
 
     def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> Faults:
         """Returns the faults of existing jobs, and of calls."""

@@ -10,18 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import Request
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-
-from sagelet.connection import opener
+from sagelet.testing.control import ask
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.base.keys import ca_file, read_key_pair
 from sagelet_engine.model import faults, interruptions
-
-TIMEOUT_S = 60
 
 
 class FaultRefused(SageletError):
@@ -123,15 +115,8 @@ class Faults:
         return f"jobs/{quote(name, safe='')}/{what}?{urlencode(self._where)}"
 
     def _ask(self, method: str, path: str, body: Any = None) -> None:
-        url = f"{self._endpoint}/_sagelet/{path}"
-        data = None if body is None else json.dumps(body).encode()
-        request = AWSRequest(method, url, {"Content-Type": "application/json"}, data or b"")
-        keys, authority = read_key_pair(self._data), ca_file(self._data)
-        if keys is not None:
-            SigV4Auth(Credentials(keys.access_key, keys.secret), "sagelet", self._where["region"]).add_auth(request)
         try:
-            sent = Request(url, data, dict(request.headers.items()), method=method)
-            opener(str(authority) if authority.is_file() else None).open(sent, timeout=TIMEOUT_S).close()
+            ask(self._endpoint, self._data, method, path, body)
         except HTTPError as error:
             raise FaultRefused(_explanation(error)) from error
 

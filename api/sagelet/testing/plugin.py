@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sagelet.testing.fast_forward import FastForward
     from sagelet.testing.faults import Faults
-    from sagelet.testing.server import Server
+    from sagelet.testing.server import Account, Server
 
 Scope = Literal["session", "package", "module", "class", "function"]
 SETTING = "sagelet_scope"
@@ -72,14 +72,30 @@ def sagelet_session(sagelet_server: "Server") -> "boto3.Session":
 
 
 @pytest.fixture
-def sagelet_environment(sagelet_server: "Server", monkeypatch: pytest.MonkeyPatch) -> "Server":
+def sagelet_account(sagelet_server: "Server") -> "Iterator[Account]":
+    """A `sagelet.testing.Account`: an account of the server that is the test's own, and empty.
+
+    After the test its jobs are stopped and its buckets removed.
+    """
+    with sagelet_server.account() as account:
+        yield account
+
+
+@pytest.fixture
+def sagelet_environment(
+    sagelet_server: "Server", monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> "Server":
     """Sends every AWS client that the test makes, or a program that it starts, to the server: `boto3.client("s3")`.
 
-    For pipelines that make their own clients. It does what `sagelet run` does, for the time of a test.
+    For pipelines that make their own clients. It does what `sagelet run` does, for the time of a test. In a test that
+    has `sagelet_account`, too, the clients use that account.
     """
     from sagelet.testing.environment import redirect
+    from sagelet.testing.server import ACCOUNT
 
-    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data)
+    own = "sagelet_account" in request.fixturenames
+    account = request.getfixturevalue("sagelet_account").id if own else ACCOUNT
+    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=account)
     return sagelet_server
 
 

@@ -12,11 +12,8 @@ from typing import NoReturn
 
 from sagelet.testing.settings import settings_from
 from sagelet_api.serve import Sagelet
-from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.machine.runtimes import every_runtime
-from sagelet_engine.settings import RuntimeChoice
-from sagelet_engine.state.resetting import end_hosts
+from sagelet_engine.settings import RuntimeChoice, Settings
 
 
 def main() -> NoReturn:
@@ -33,12 +30,21 @@ def main() -> NoReturn:
         sys.stdin.read()
     finally:
         server.stop()
-        # With `--runtime process` there is one runtime. Docker is only asked if it may have started something.
-        process_only = settings.runtime is RuntimeChoice.PROCESS
-        runtimes = [server.choice.runtime] if process_only else every_runtime(settings, SystemClock())
-        end_hosts(settings.data, runtimes)
+        _end_hosts(server, settings)
     # Threads that still load moto would delay the interpreter's end.
     os._exit(0)
+
+
+def _end_hosts(server: Sagelet, settings: Settings) -> None:
+    # Loaded when the tests are over.
+    from sagelet_engine.base.clock import SystemClock
+    from sagelet_engine.machine.runtimes import every_runtime
+    from sagelet_engine.state.resetting import end_hosts
+
+    # With `--runtime process` there is one runtime. Docker is only asked if it may have started something.
+    process_only = settings.runtime is RuntimeChoice.PROCESS
+    runtimes = [server.choice.runtime] if process_only else every_runtime(settings, SystemClock())
+    end_hosts(settings.data, runtimes)
 
 
 def _say(answer: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ import click
 from sagelet_api.cli.options import json_option
 from sagelet_api.cli.output import Column, console, show_rows
 from sagelet_api.cli.text import echo_json
-from sagelet_engine.instances.catalogue import PRICES_AS_OF, PRICES_REGION, InstanceType, every
+from sagelet_engine.instances.catalogue import InstanceType, every, prices_as_of, prices_region
 from sagelet_engine.instances.gpus import detect_gpus
 
 
@@ -27,7 +27,7 @@ def _gpus(found: InstanceType) -> str | None:
 def _price(found: InstanceType) -> str | None:
     if found.usd_per_hour is None:
         return None
-    earlier = f" ({found.priced_on:%Y-%m})" if found.priced_on not in (None, PRICES_AS_OF) else ""
+    earlier = f" ({found.priced_on:%Y-%m})" if found.priced_on not in (None, prices_as_of()) else ""
     return f"{found.usd_per_hour:.3f}{earlier}"
 
 
@@ -62,5 +62,5 @@ def instances(words: tuple[str, ...], gpu: bool, as_json: bool) -> None:
     show_rows(columns, found)
     if console().is_terminal:
         click.echo(
-            f"On-demand prices of training in {PRICES_REGION}, {PRICES_AS_OF}, where AWS's list has them.", err=True
+            f"On-demand prices of training in {prices_region()}, {prices_as_of()}, where AWS's list has them.", err=True
         )

@@ -1,7 +1,6 @@
 """Suggests commands for a mistyped one."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 import click
 
@@ -52,6 +51,8 @@ def did_you_mean(word: str, commands: Sequence[str], elsewhere: Mapping[str, str
         return [lower]
     if lower in elsewhere:
         return [elsewhere[lower]]
+    from difflib import get_close_matches  # Loaded late: for a mistyped command only.
+
     return get_close_matches(lower, commands)
 
 

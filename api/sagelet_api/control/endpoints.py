@@ -1,14 +1,13 @@
 """The control endpoints under /_sagelet/, for people and scripts. Unsigned; the request guard's other rules apply."""
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sagelet_api.auth.people import page_text, shown
 from sagelet_api.control import health
 from sagelet_api.control.throttling import Throttling
-from sagelet_api.loading import LOADING
 from sagelet_api.protocol.calls import Environ, StartResponse, WsgiApp
+from sagelet_engine.base.loading import Late
 from sagelet_engine.base.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -27,10 +26,7 @@ def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "
     The Flask app is made on its first request, because Flask takes long to load. `parts` make further blueprints.
     """
 
-    @lru_cache(maxsize=1)
-    def app() -> "Flask":
-        with LOADING:
-            return create_app(engine, throttling, *(make() for make in parts))
+    app = Late(lambda: create_app(engine, throttling, *(make() for make in parts)))
 
     def serve(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] == health.PATH:

@@ -1,7 +1,7 @@
 """The control endpoints of the data directory.
 
 `POST /_sagelet/reset`: the server releases its data directory, empties it and starts anew. `/_sagelet/gc`: it removes
-files that are not needed any more.
+files that are not needed any more. `/_sagelet/empty-account`: it stops what runs in an account and removes its buckets.
 
 The caller proves with a file in the directory that the directory is theirs. A job's container reaches this endpoint,
 too, but not the directory.
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 OnReset = Callable[[str], None]
 #: Collects garbage by rules. The second argument is True for a dry run.
 OnGarbage = Callable[[Rules, bool], Garbage]
+#: Empties an account. Returns the number of jobs and orchestrations that were asked to stop, and of removed buckets.
+OnEmpty = Callable[[str], tuple[int, int]]
+ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 #: A file in the data directory.
 PROOF = re.compile(r"\.proof-[0-9a-f]{32}")
 #: What a body of `gc` may say, as Keep and Rules have it: seconds or bytes, or null for no limit.
 LIMITS = ("files_seconds", "files_bytes", "jobs_seconds", "uploads_seconds")
 
 
-def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "Blueprint":
+def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage, on_empty: OnEmpty) -> "Blueprint":
     """Returns the control endpoints of a data directory. `on_reset` is None for a server inside another program."""
     from flask import Blueprint, request
     from werkzeug.exceptions import BadRequest, Conflict, Forbidden
@@ -58,6 +61,16 @@ def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "B
         check_proof(body)
         *keep, uploads = limits
         return asdict(on_garbage(Rules(Keep(*keep), uploads), body.get("dry_run") is True))
+
+    @state.post("/_sagelet/empty-account")
+    def empty() -> JsonObject:
+        body = said()
+        account = body.get("account")
+        if not isinstance(account, str) or not ACCOUNT.fullmatch(account):
+            raise BadRequest("account: must be an account number of 12 digits")
+        check_proof(body)
+        stopped, buckets = on_empty(account)
+        return {"stopped": stopped, "buckets": buckets}
 
     @state.post("/_sagelet/reset")
     def reset() -> tuple[JsonObject, int]:

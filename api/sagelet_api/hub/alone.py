@@ -9,12 +9,12 @@ from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.ending import EndRequests
 from sagelet_api.http.server import Server
 from sagelet_api.hub.readers import Anybody
-from sagelet_api.hub.service import PREFIX, Hub
+from sagelet_api.hub.service import Hub
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Environ, StartResponse, parse_call
 from sagelet_api.protocol.replies import error_reply, send
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.hub.access import PATH
+from sagelet_engine.hub.access import PATH, PREFIX
 from sagelet_engine.hub.store import HubStore
 
 _HOST = "127.0.0.1"

@@ -18,7 +18,7 @@ from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.protocol.s3.errors import S3Error
 from sagelet_api.services.s3.conditions import number, parse_range
 from sagelet_engine.hub import records
-from sagelet_engine.hub.access import MARK, PATH
+from sagelet_engine.hub.access import MARK, PREFIX
 from sagelet_engine.hub.canonical import names_of
 from sagelet_engine.hub.names import COMMIT
 from sagelet_engine.hub.records import Commit, DamagedRepository, Repository
@@ -26,7 +26,6 @@ from sagelet_engine.hub.store import HubStore
 
 _log = logging.getLogger(__name__)
 
-PREFIX = f"{PATH}/"
 #: The only body is a list of paths.
 _MAX_BODY = 8 * 1024 * 1024
 _MOST_LISTED = 1000

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import unicodedata
 from functools import cache
 
 #: Java's `.` stops at each of these, Python's only at the first.
@@ -51,6 +50,8 @@ def _property(name: str) -> str:
 @cache
 def _categories() -> list[tuple[str, str]]:
     """Returns every run of characters of one general category, as a range for a character class."""
+    import unicodedata  # Loaded late: few models have such a pattern.
+
     runs: list[tuple[str, str]] = []
     start, current = 0, unicodedata.category(chr(0))
     for code in range(1, sys.maxunicode + 2):

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from sagelet_api.protocol.calls import Call, Environ, StartResponse
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.sts_sessions import StsSession
+from sagelet_engine.base.loading import Late
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def either(first: SharedOperation, second: SharedOperation) -> SharedOperation:
 
 def merged(*tables: "Operations") -> "Operations":
     """Returns the operations of all tables. Several may have a SharedOperation of the same name."""
-    together: dict[str, Handler | SharedOperation | RefusedOperation] = {}
+    together: dict[str, Operation] = {}
     for table in tables:
         for name, one in table.items():
             other = together.get(name)
@@ -74,7 +75,25 @@ def merged(*tables: "Operations") -> "Operations":
     return together
 
 
-Operations = Mapping[str, Handler | SharedOperation | RefusedOperation]
+Operation = Handler | SharedOperation | RefusedOperation
+Operations = Mapping[str, Operation]
+
+
+class LateOperations(Mapping[str, Operation]):
+    """The operations of a service that is loaded by its first call."""
+
+    def __init__(self, make: Callable[[], Operations]) -> None:
+        self._table = Late(make)
+
+    def __getitem__(self, name: str) -> Operation:
+        return self._table()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table())
+
+    def __len__(self) -> int:
+        return len(self._table())
+
 
 #: sagelet's own operations hold a body in memory. 100 hyperparameters of 2,500 characters are far below this limit.
 MAX_BODY = 5 * 1024 * 1024

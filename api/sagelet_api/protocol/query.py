@@ -5,8 +5,8 @@ because no operation of sagelet has them.
 """
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
 
 from sagelet_api.protocol.calls import Call, Environ
 from sagelet_api.protocol.members import Parameters
@@ -81,7 +81,7 @@ def _content(shape: Any, value: Any) -> str:
         return _members(shape, value)
     if shape.type_name == "list":
         return "".join(_element("member", _content(shape.member, item)) for item in value)
-    return str(value).lower() if isinstance(value, bool) else escape(str(value))
+    return str(value).lower() if isinstance(value, bool) else escape(str(value), quote=False)
 
 
 def _element(name: str, content: str) -> str:

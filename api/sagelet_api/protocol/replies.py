@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
-from xml.sax.saxutils import escape
 
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Call, Protocol, StartResponse
@@ -77,12 +77,16 @@ def _xml_code(error: AwsError, validation: str = "Validation") -> str:
         code = error.code
     else:
         code = validation if error.code == "ValidationException" else error.code.removesuffix("Exception")
-    return f"<Code>{escape(code)}</Code><Message>{escape(error.message)}</Message>"
+    return f"<Code>{_escaped(code)}</Code><Message>{_escaped(error.message)}</Message>"
 
 
 def _xml_text(text: str) -> str:
     """Escapes a text. XML 1.0 has no control characters, which keys may have."""
-    return escape(_CONTROLS.sub(lambda found: quote(found[0]), text))
+    return _escaped(_CONTROLS.sub(lambda found: quote(found[0]), text))
+
+
+def _escaped(text: str) -> str:
+    return escape(text, quote=False)
 
 
 def _cbor_error(call: Call, error: AwsError) -> Reply:

@@ -29,6 +29,7 @@ from sagelet_api.protocol.shapes import (
     Traits,
 )
 from sagelet_api.protocol.wire_types import WrongType
+from sagelet_engine.base.loading import LOADING
 
 
 def validate(service: str, operation: str, parameters: Parameters) -> Parameters:
@@ -76,10 +77,10 @@ class RuleBook:
     """The rules of one service. Each is made when it is first used."""
 
     def __init__(self, service: str) -> None:
-        from botocore.loaders import (
-            Loader,
-        )  # Imported late: botocore costs 0.1 s, and the server should be ready first.
-        from botocore.model import ServiceModel
+        # Imported late: botocore costs 0.1 s, and the server should be ready first. moto imports it, too.
+        with LOADING:
+            from botocore.loaders import Loader
+            from botocore.model import ServiceModel
 
         self._model = ServiceModel(Loader().load_service_model(service, "service-2"), service)
         self._rules: dict[str, Rule] = {}

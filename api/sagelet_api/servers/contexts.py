@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +60,8 @@ class Contexts:
         return self.named[name]
 
     def _unknown(self, name: str) -> str:
+        from difflib import get_close_matches  # Loaded late: for a mistyped name only.
+
         if like := get_close_matches(name, [*self.named, DEFAULT], 1):
             return f"There is no context {name!a}. Did you mean {like[0]}? `sagelet context ls` lists them"
         return f"There is no context {name!a}: `sagelet context ls` lists them, `sagelet context create` makes one"

@@ -2,17 +2,17 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sagelet_api.loading import LOADING
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import WsgiApp
 from sagelet_api.web import PREFIX
-from sagelet_api.web.site import Site, TemplateValues, account_region, is_static
+from sagelet_engine.base.loading import Late
 
 if TYPE_CHECKING:
     from flask import Flask, Response
+
+    from sagelet_api.web.site import Site, TemplateValues
 
 _log = logging.getLogger(__name__)
 
@@ -35,19 +35,14 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-def web_app(make_site: Callable[[], Site]) -> WsgiApp:
+def web_app(make_site: "Callable[[], Site]") -> WsgiApp:
     """Returns a WSGI app that is made on its first request, because Flask takes longer to load than the rest of the
     server."""
-
-    @lru_cache(maxsize=1)
-    def app() -> "Flask":
-        with LOADING:
-            return create_app(make_site())
-
+    app = Late(lambda: create_app(make_site()))
     return lambda environ, start_response: app()(environ, start_response)
 
 
-def create_app(site: Site) -> "Flask":
+def create_app(site: "Site") -> "Flask":
     from flask import Flask
 
     from sagelet_api.display import add_filters, shown, visible_json
@@ -90,9 +85,11 @@ def create_app(site: Site) -> "Flask":
     return app
 
 
-def _surroundings() -> TemplateValues:
+def _surroundings() -> "TemplateValues":
     """Returns what every template uses. `at` makes links that stay in the account and region."""
     from flask import url_for
+
+    from sagelet_api.web.site import account_region
 
     here = account_region()
 
@@ -104,6 +101,8 @@ def _surroundings() -> TemplateValues:
 
 def _guard(response: "Response") -> "Response":
     from flask import request
+
+    from sagelet_api.web.site import is_static
 
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)

@@ -12,7 +12,7 @@ from sagelet_engine.comparison.measured import Value, measure
 from sagelet_engine.comparison.one_run import trust
 from sagelet_engine.comparison.result import BreakEven, Comparison, Job, OneRun, Row, Sentence
 from sagelet_engine.comparison.side import Side
-from sagelet_engine.instances.catalogue import PRICES_REGION
+from sagelet_engine.instances.catalogue import prices_region
 
 #: Medians of steps that differ by a smaller share contradict nothing.
 CLEAR = 0.05
@@ -212,7 +212,7 @@ def _remarks(sides: Sequence[Side]) -> Iterator[str]:
         yield f"No cost: the price of {', '.join(dict.fromkeys(unpriced))} is not known"
     else:
         dates = ", ".join(sorted({side.facts.bill.as_of.isoformat() for side in sides}))
-        price = f"AWS's on-demand price of training in {PRICES_REGION}, list of {dates}"
+        price = f"AWS's on-demand price of training in {prices_region()}, list of {dates}"
         yield f"Cost: billable seconds x instances x {price}"
     if [side.facts.compiled for side in sides] == [False, True]:
         yield f"One run of each job: how far runs vary is not known. {sentences.COMMAND} measures it"

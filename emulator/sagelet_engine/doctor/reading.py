@@ -8,6 +8,8 @@ from pathlib import Path
 from sagelet_engine.base import nofollow
 from sagelet_engine.doctor.sources import Sources
 
+#: Directories of scripts, relative to /opt/ml: AWS's toolkit unpacks them into the first, SDK v3 has a channel.
+SOURCES = ("code", "input/data/code")
 #: The most files that are read, because a source directory may hold a whole repository, or data.
 MOST_FILES = 300
 MOST_BYTES = 4 * 1024**2

@@ -8,7 +8,6 @@ from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.model.functions import owner_of
 from sagelet_engine.model.runtime import Runtime
-from sagelet_engine.runtimes.lost_hosts import end_process, lost_processes
 from sagelet_engine.store.jobs import Store
 
 log = logging.getLogger(__name__)
@@ -48,6 +47,9 @@ def end_orphans(
 
 def _end_processes(store: Store, data: Path, *, dry_run: bool) -> list[str]:
     """Ends lost processes of this machine: the process runtime's shims, and the Pipe feeders of every runtime."""
+    # It knows those programs by their modules. A server that starts is ready before it looks for them.
+    from sagelet_engine.runtimes.lost_hosts import end_process, lost_processes
+
     try:
         lost = lost_processes(data, lambda: {job_id for _, _, job_id in store.job_places()})
     except StoreUnavailable as error:

@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sagelet_engine.execution.job_context import SupervisorDeps
-from sagelet_engine.execution.supervisor import Supervisor
 from sagelet_engine.model.job import Job
+
+if TYPE_CHECKING:
+    from sagelet_engine.execution.supervisor import Supervisor
 
 
 class Joined(Protocol):
@@ -35,6 +37,8 @@ class Supervisors:
 
         Does nothing if the job has a supervisor or the server is shutting down.
         """
+        # It brings what works on jobs: staging, uploads, the doctor. A server without jobs does not need that.
+        from sagelet_engine.execution.supervisor import Supervisor
 
         def forget(job: Job) -> None:
             with self._guard:

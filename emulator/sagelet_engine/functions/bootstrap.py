@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import traceback
-from decimal import Decimal
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -117,6 +116,8 @@ def handler_of(given: "dict[str, Any]") -> Any:
 
 
 def plain(value: Any) -> Any:
+    from decimal import Decimal  # Loaded late: the server imports this module, too.
+
     if isinstance(value, Decimal):
         return float(value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")

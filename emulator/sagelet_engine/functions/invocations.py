@@ -25,7 +25,6 @@ from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavai
 from sagelet_engine.data import removal
 from sagelet_engine.execution.ca_certificates import CA_FILE, write_authorities
 from sagelet_engine.functions import bootstrap
-from sagelet_engine.functions.package import unpack
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.model.functions import LOG_TAIL, Function, FunctionRefused, Functions, Invoked, Outcome, owner_of
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Observation, Runtime
@@ -176,6 +175,8 @@ class Invocations:
         self, invocation: str, account: str, region: str, function: Function, event: str, request_id: str
     ) -> None:
         """Makes the directory of an invocation, whole or not at all."""
+        from sagelet_engine.functions.package import unpack  # Loaded late: few servers run functions.
+
         made = self._root / f".{invocation}"
         removal.remove_tree(made)
         opt_ml = made / OPT_ML

@@ -11,6 +11,7 @@ from sagelet_engine.base.keys import KeyPair
 
 #: The hub's path on the server.
 PATH = "/_sagelet/hub"
+PREFIX = f"{PATH}/"
 #: The beginning of a reader's part of the path. No repository's name begins with it.
 MARK = "~"
 #: The owner's reader. Where signatures are checked, programs under `sagelet run --hub` use it.

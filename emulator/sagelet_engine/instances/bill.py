@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from sagelet_engine.instances.catalogue import PRICES_AS_OF, find
+from sagelet_engine.instances.catalogue import find, prices_as_of
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.spec import InstanceGroup
 
@@ -52,7 +52,7 @@ def priced(seconds: int, groups: Sequence[InstanceGroup]) -> Bill:
     for group in groups:
         counts[group.instance_type] = counts.get(group.instance_type, 0) + len(group.hosts)
     dates = [found.priced_on for name in counts if (found := find(name)) is not None and found.priced_on is not None]
-    made = Bill(seconds, tuple(counts.items()), None, min(dates, default=PRICES_AS_OF))
+    made = Bill(seconds, tuple(counts.items()), None, min(dates, default=prices_as_of()))
     hourly = made.usd_per_hour
     return made if hourly is None else replace(made, usd=seconds * hourly / HOUR)
 

@@ -26,7 +26,7 @@ class InstanceType:
     gpu_model: str = ""
     #: Memory of one GPU.
     gpu_memory_gib: int = 0
-    #: On-demand price of training with one instance in PRICES_REGION. None if it is not known.
+    #: On-demand price of training with one instance in `prices_region()`. None if it is not known.
     usd_per_hour: float | None = None
     #: The day of the price list. None if no price is known.
     priced_on: date | None = None
@@ -38,9 +38,16 @@ def _data() -> JsonObject:
     return data
 
 
-#: The day of the price list that the prices are from. A type with another day has its own (`priced_on`).
-PRICES_AS_OF: date = _data()["prices_as_of"]
-PRICES_REGION: str = _data()["prices_region"]
+def prices_as_of() -> date:
+    """Returns the day of the price list that the prices are from. A type with another day has its own (`priced_on`)."""
+    day: date = _data()["prices_as_of"]
+    return day
+
+
+def prices_region() -> str:
+    """Returns the region that the prices are for."""
+    region: str = _data()["prices_region"]
+    return region
 
 
 @cache
@@ -49,7 +56,7 @@ def _types() -> dict[str, InstanceType]:
 
 
 def _instance_type(name: str, facts: JsonObject) -> InstanceType:
-    priced_on = PRICES_AS_OF if "usd_per_hour" in facts else None
+    priced_on = prices_as_of() if "usd_per_hour" in facts else None
     return InstanceType(**{"name": name, "priced_on": priced_on, **facts})
 
 

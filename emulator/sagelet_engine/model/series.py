@@ -1,6 +1,6 @@
 """Samples of one metric over time or over steps, and statistics over parts of them (SageMaker Metrics)."""
 
-import statistics
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ Reduce = Callable[[Sequence[float]], float]
 STATISTICS: dict[str, Reduce] = {
     "Min": min,
     "Max": max,
-    "Avg": statistics.fmean,
+    "Avg": lambda values: math.fsum(values) / len(values),
     "Count": len,
-    "StdDev": statistics.pstdev,
+    "StdDev": lambda values: _deviation(values),
     "Last": lambda values: values[-1],
 }
 
@@ -42,6 +42,12 @@ def by_step(samples: Iterable[Sample], start: int | None, end: int | None, reduc
     """
     placed = [(sample.step, sample) for sample in samples if sample.step is not None]
     return _reduced(_within(placed, start, end), reduce)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    from statistics import pstdev  # Loaded late: it brings fractions and decimal numbers.
+
+    return pstdev(values)
 
 
 def _within(placed: Iterable[tuple[int, Sample]], start: int | None, end: int | None) -> list[tuple[int, Sample]]:

@@ -7,7 +7,7 @@ moments that a kind's work names. Whatever it was doing when the server was kill
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from sagelet_engine.base.clock import Clock
@@ -46,7 +46,8 @@ class Work(Protocol[Record]):
 class Orchestrator(threading.Thread):
     """`start` takes up every unfinished orchestration; `watch` says that there is a new one."""
 
-    def __init__(self, store: Store, clock: Clock, works: Mapping[OrchestrationKind, Work[Any]]) -> None:
+    def __init__(self, store: Store, clock: Clock, works: Mapping[OrchestrationKind, Callable[[], Work[Any]]]) -> None:
+        """`works`: returns the work of each kind, which is made by the first orchestration of the kind."""
         super().__init__(name="orchestrator", daemon=True)
         self._store = store
         self._clock = clock
@@ -154,4 +155,4 @@ class Orchestrator(threading.Thread):
                 self._watched.discard(record_id)
             self._retries.pop(record_id, None)
             return None
-        return self._works[record.key.kind].step(record)
+        return self._works[record.key.kind]().step(record)

@@ -6,9 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.doctor.reading import read_sources
+from sagelet_engine.doctor.reading import SOURCES, read_sources
 from sagelet_engine.model.job import Job
-from sagelet_engine.reports.doctor_inputs import SOURCES
 
 #: The file's name, beside the compile report.
 FILE = "code.sha256"

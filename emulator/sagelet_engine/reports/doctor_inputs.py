@@ -13,7 +13,7 @@ from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
 from sagelet_engine.doctor.diagnosis import diagnose
-from sagelet_engine.doctor.reading import read_sources
+from sagelet_engine.doctor.reading import SOURCES, read_sources
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.model import verdict
 from sagelet_engine.model.job import Job, JobStatus, SecondaryStatus, StopCause, Verdict
@@ -24,8 +24,6 @@ from sagelet_engine.reports import compile_reports
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 
-#: Directories of scripts, relative to /opt/ml: AWS's toolkit unpacks them into the first, SDK v3 has a channel.
-SOURCES = ("code", "input/data/code")
 #: Number of a host's last lines that may say why it failed.
 LAST_LINES = 300
 #: Number of newest jobs that are searched for a native one.

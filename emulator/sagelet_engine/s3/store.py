@@ -16,7 +16,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,11 +28,14 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.checksums import Digests
-from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
+from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchBucket, NoSuchKey
 from sagelet_engine.s3.files import Files, clean_disk_full
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.staged import StagedFile
 from sagelet_engine.s3.upload_locks import UploadLocks
+
+#: Objects that are deleted at once with their bucket.
+_PAGE = 1000
 
 #: Called with the existing object, or None. Raises the caller's error if the object must not be replaced.
 Check = Callable[[StoredObject | None], None]
@@ -148,6 +151,19 @@ class S3Store:
             for file_id in files:
                 self.files.remove_staged(file_id)
             self.files.remove_bucket(name)
+
+    def delete_buckets(self, account: str) -> int:
+        """Deletes all buckets of an account with their objects, and returns their number. One into which something
+        still writes may stay.
+        """
+        deleted = 0
+        for bucket in self.catalog.buckets(account):
+            with suppress(NoSuchBucket, BucketNotEmpty):
+                while page := self.catalog.under(bucket.name, "", b"", inclusive=True, limit=_PAGE):
+                    self.delete(bucket.name, [stored.key for stored in page])
+                self.delete_bucket(bucket.name)
+                deleted += 1
+        return deleted
 
     # --- objects ----------------------------------------------------------------------------------------------
 

@@ -127,10 +127,12 @@ def check_data_directory(data: Path, *, damaged: bool = False) -> None:
             )
 
 
-#: The schema version that this sagelet writes, by database.
-SCHEMAS: Mapping[str, int] = MappingProxyType(
-    {JOBS_DATABASE: len(sql_schema.MIGRATIONS), CATALOG: len(catalog.MIGRATIONS)}
+#: The scripts that make each database, by its name.
+MIGRATIONS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {JOBS_DATABASE: sql_schema.MIGRATIONS, CATALOG: catalog.MIGRATIONS}
 )
+#: The schema version that this sagelet writes, by database.
+SCHEMAS: Mapping[str, int] = MappingProxyType({name: len(scripts) for name, scripts in MIGRATIONS.items()})
 
 
 def clear(data: Path, name: str) -> Path | None:

@@ -23,7 +23,6 @@ from sagelet_engine.s3.staged import READ_ONLY
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.archive import ArchiveDamaged, Member
 from sagelet_engine.state.change import changing
-from sagelet_engine.state.checking.databases import MIGRATIONS
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
 from sagelet_engine.store.jobs import Store
@@ -171,7 +170,7 @@ def _check_databases(root: Path) -> None:
     here.
     """
     for place, name in ((contents.JOBS_DATABASE, archive.DATABASE), (contents.CATALOG, archive.CATALOG)):
-        for why in damage_of(root / place, MIGRATIONS[place]):
+        for why in damage_of(root / place, contents.MIGRATIONS[place]):
             raise ArchiveDamaged(f"{name}: {why}")
 
 

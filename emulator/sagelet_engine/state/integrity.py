@@ -6,7 +6,6 @@ from pathlib import Path
 from sagelet_engine.base.database import DatabaseDamaged, NewerSchema, StoreUnavailable, schema_of
 from sagelet_engine.base.database_damage import damage_of, has_header
 from sagelet_engine.state import contents
-from sagelet_engine.state.checking.databases import MIGRATIONS
 
 #: Seconds between two full reads of all pages.
 PERIOD = 3600.0
@@ -19,7 +18,7 @@ def damage(data: Path) -> dict[str, list[str]]:
     out.
     """
     found: dict[str, list[str]] = {}
-    for name, migrations in MIGRATIONS.items():
+    for name, migrations in contents.MIGRATIONS.items():
         if (lost := contents.lost_database(data, name)) is not None:
             found[name] = [lost]
         elif (data / name).exists():
@@ -38,7 +37,7 @@ class IntegrityCheck(threading.Thread):
         self._data = data
         self._closing = closing
         #: The databases that a server has opened before this is made.
-        self._names = [name for name in MIGRATIONS if (data / name).exists()]
+        self._names = [name for name in contents.MIGRATIONS if (data / name).exists()]
         self._found: dict[str, list[str]] = {}
 
     def run(self) -> None:

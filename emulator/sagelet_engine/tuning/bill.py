@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from sagelet_engine.instances.bill import Bill, bill, priced
-from sagelet_engine.instances.catalogue import PRICES_AS_OF
+from sagelet_engine.instances.catalogue import prices_as_of
 from sagelet_engine.model.spec import TrainingSpec
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
@@ -37,7 +37,7 @@ def tuning_bill(job: TuningJob, trials: Sequence[tuple[Trial, TrainingJob | None
         len(bills),
         sum(one.seconds for one in bills),
         sum(prices) if len(prices) == len(bills) else None,
-        min((one.as_of for one in bills), default=PRICES_AS_OF),
+        min((one.as_of for one in bills), default=prices_as_of()),
         running=any(one.running for one in bills),
     )
 

@@ -14,7 +14,7 @@ from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.services.s3.service import S3, open_s3
+from sagelet_api.services.s3.opening import S3, open_s3
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.settings import Settings
 from support.fake_jobs import FakeEngine, FakeJobs

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sagelet_api.services.s3.service import S3
+from sagelet_api.services.s3.opening import S3
 from support.s3 import refusal
 
 ACCOUNT = "123456789012"

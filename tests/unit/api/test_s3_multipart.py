@@ -14,7 +14,7 @@ import pytest
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.s3.service import S3
+from sagelet_api.services.s3.opening import S3
 from support.s3 import refusal
 
 MIB = 1024 * 1024

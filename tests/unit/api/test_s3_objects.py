@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.s3.service import S3
+from sagelet_api.services.s3.opening import S3
 from support.s3 import refusal
 
 OTHER = "111122223333"

@@ -7,7 +7,7 @@ import botocore.session
 import pytest
 
 from sagelet_engine.instances.bill import bill
-from sagelet_engine.instances.catalogue import PRICES_AS_OF, PRICES_REGION, every, find, gpu_count
+from sagelet_engine.instances.catalogue import every, find, gpu_count, prices_as_of, prices_region
 from sagelet_engine.model.job import SecondaryStatus
 from sagelet_engine.model.lifecycle import advance
 from sagelet_engine.model.training import TrainingJob, create
@@ -29,7 +29,7 @@ def test_every_entry_makes_sense() -> None:
         assert bool(kind.gpus) == bool(kind.gpu_model) == bool(kind.gpu_memory_gib), kind
         assert (kind.usd_per_hour is None) == (kind.priced_on is None), kind
         assert kind.usd_per_hour is None or 0.01 < kind.usd_per_hour < 200, kind
-        assert kind.priced_on is None or kind.priced_on <= PRICES_AS_OF, kind
+        assert kind.priced_on is None or kind.priced_on <= prices_as_of(), kind
 
 
 def test_what_has_more_of_everything_costs_more() -> None:
@@ -70,8 +70,8 @@ def test_a_type_that_is_not_there_is_none_and_has_no_gpu() -> None:
 
 
 def test_prices_say_where_and_when() -> None:
-    assert PRICES_REGION == "us-east-1"
-    assert find("ml.p4d.24xlarge").priced_on == PRICES_AS_OF  # type: ignore[union-attr]
+    assert prices_region() == "us-east-1"
+    assert find("ml.p4d.24xlarge").priced_on == prices_as_of()  # type: ignore[union-attr]
     # The list has it no more.
     assert find("ml.p3.2xlarge").priced_on == date(2020, 10, 1)  # type: ignore[union-attr]
 
@@ -94,7 +94,7 @@ def test_the_bill_is_seconds_times_instances_times_price() -> None:
     assert made.instances == (("ml.g4dn.12xlarge", 2),)
     assert made.usd == pytest.approx(2 * 4.89)
     assert made.usd_per_hour == pytest.approx(2 * 4.89)
-    assert (made.as_of, made.running) == (PRICES_AS_OF, False)
+    assert (made.as_of, made.running) == (prices_as_of(), False)
 
 
 def test_instance_groups_are_added_up_and_the_oldest_price_list_is_named() -> None:

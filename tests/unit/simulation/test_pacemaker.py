@@ -43,7 +43,7 @@ class Scene:
         self.store = store
         self.clock = SimulatedClock(T0)
         self.runtime = FunctionRuntime(self.clock, lambda plan: lambda host: 0)
-        self.orchestrator = Orchestrator(store, self.clock, {OrchestrationKind.TUNING: Idle()})
+        self.orchestrator = Orchestrator(store, self.clock, {OrchestrationKind.TUNING: Idle})
         self.read: Callable[[], Sequence[Job]] = store.unfinished
         self.pacemaker = Pacemaker(
             self.clock, self.runtime, Settings(data=Path("unused")), self._read, self.orchestrator, lambda *_: None

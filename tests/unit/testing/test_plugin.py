@@ -116,6 +116,30 @@ def test_the_option_outranks_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess(*OPTIONS, "--sagelet-scope", "function").assert_outcomes(passed=4)
 
 
+def test_each_test_has_an_account_of_its_own_on_the_shared_server(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import boto3, pytest
+
+        seen = []
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_account(sagelet_account, sagelet_environment, number):
+            seen.append((sagelet_account.id, sagelet_environment.endpoint))
+            assert boto3.client("sts").get_caller_identity()["Account"] == sagelet_account.id
+            s3 = sagelet_account.session().client("s3")
+            assert s3.list_buckets()["Buckets"] == []
+            boto3.client("s3").create_bucket(Bucket="the-same-name")
+
+        def test_accounts_differ_and_the_server_does_not():
+            accounts, endpoints = zip(*seen)
+            assert (len(set(accounts)), len(set(endpoints))) == (3, 1)
+            assert "123456789012" not in accounts
+        """
+    )
+    pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=4)
+
+
 def test_a_wrong_scope_is_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nsagelet_scope = forever\n")
     ran = pytester.runpytest_subprocess(*OPTIONS)

@@ -48,7 +48,7 @@ def test_changes_do_not_hurry_the_next_try_after_an_error(tmp_path: Path, monkey
         raise StoreUnavailable("the disk is full")
 
     orchestrator = world.engine.orchestrator
-    monkeypatch.setattr(orchestrator._works[OrchestrationKind.TUNING], "step", fails)
+    monkeypatch.setattr(orchestrator._works[OrchestrationKind.TUNING](), "step", fails)
     key = OrchestrationKey("123456789012", "us-east-1", "tune", OrchestrationKind.TUNING)
     world.engine.tuning.create(key, tuning_request("tune"), {})
 
@@ -73,7 +73,7 @@ def test_looks_that_take_long_take_at_most_half_of_the_time(tmp_path: Path, monk
         threading.Event().wait(0.1)
         looks.append((began, time.monotonic()))
 
-    monkeypatch.setattr(world.engine.orchestrator._works[OrchestrationKind.TUNING], "step", takes_long)
+    monkeypatch.setattr(world.engine.orchestrator._works[OrchestrationKind.TUNING](), "step", takes_long)
     key = OrchestrationKey("123456789012", "us-east-1", "tune", OrchestrationKind.TUNING)
     world.engine.tuning.create(key, tuning_request("tune"), {})
 

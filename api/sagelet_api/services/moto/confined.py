@@ -30,11 +30,25 @@ SENDERS = frozenset(
 _VERBS = frozenset({"delete", "get", "head", "options", "patch", "post", "put", "request", "Session", "session"})
 
 
+def _replace_metrics(models: ModuleType) -> None:
+    # The evaluation of metric math is loaded with moto's CloudWatch.
+    from sagelet_api.services.moto import metric_answers
+
+    moto_metrics.bound(models)
+    metric_answers.answer_data(models)
+
+
+def _replace_statistics(responses: ModuleType) -> None:
+    from sagelet_api.services.moto import metric_answers
+
+    metric_answers.answer_statistics(responses)
+
+
 #: The parts of CloudWatch and of Lambda that sagelet replaces.
 _REPLACED = {
     "moto.awslambda.models": function_roles.accept_every_role,
-    "moto.cloudwatch.models": moto_metrics.bound,
-    "moto.cloudwatch.responses": moto_metrics.answer_statistics,
+    "moto.cloudwatch.models": _replace_metrics,
+    "moto.cloudwatch.responses": _replace_statistics,
 }
 #: Changes to a module, made as soon as it is loaded.
 _CHANGED = SENDERS | _REPLACED.keys()

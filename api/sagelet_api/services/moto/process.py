@@ -5,9 +5,9 @@ import threading
 from importlib import import_module
 from typing import Any
 
-from sagelet_api.loading import LOADING
 from sagelet_api.services.moto.confined import confine
 from sagelet_api.services.moto.dispatch import bind
+from sagelet_engine.base.loading import LOADING
 
 
 class MotoProcess:

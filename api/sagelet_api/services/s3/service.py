@@ -1,9 +1,5 @@
-"""The object store of a server and its two interfaces: the port that jobs use, and S3's API.
+"""S3's API: finds the operation and its handler."""
 
-The API finds the operation and its handler.
-"""
-
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
@@ -16,47 +12,11 @@ from sagelet_api.protocol.s3.errors import NotModified, method_not_allowed, not_
 from sagelet_api.services.s3 import acls, buckets, configuration, listings, permissions, reading, uploading, writing
 from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_event
 from sagelet_api.services.s3.description import default_encryption
-from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import SageletError, SettingsError
-from sagelet_engine.s3.job_objects import JobObjectStore, plain
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.s3.job_objects import plain
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import S3Store
-from sagelet_engine.settings import Settings
-
-
-class S3:
-    """`objects` for the engine, `service` for clients."""
-
-    def __init__(self, store: S3Store, others: OtherServices) -> None:
-        self.store = store
-        self._others = others
-        self.objects = JobObjectStore(store, self._tell, self._described)
-        self.service = S3Service(store, Uploads(store), others)
-
-    def recover(self) -> None:
-        """Completes and cleans up after a crash; see S3Store.recover."""
-        self.store.recover()
-
-    def close(self) -> None:
-        self.store.close()
-
-    def _described(self, bucket: str) -> Mapping[str, Any]:
-        return {**plain(bucket), **default_encryption(self.store, self._others, self.store.catalog.bucket(bucket))}
-
-    def _tell(self, event: str, stored: StoredObject) -> None:
-        send_event(self.store, self._others, self.store.catalog.bucket(stored.bucket), stored, event)
-
-
-def open_s3(settings: Settings, clock: Clock, others: OtherServices) -> S3:
-    """Returns the store of the data directory. Raises SettingsError for a directory that cannot be made or written."""
-    try:
-        return S3(S3Store(settings.data / "s3", clock), others)
-    except OSError as error:
-        raise SettingsError(f"--data {settings.data}: cannot be used as a directory: {error.strerror}") from error
-
-
-_log = logging.getLogger(__name__)
 
 HANDLERS: dict[str, Handler] = {
     "ListBuckets": buckets.list_buckets,
@@ -97,10 +57,18 @@ HANDLERS: dict[str, Handler] = {
 class S3Service:
     """S3's protocol (an OwnProtocol)."""
 
-    def __init__(self, store: S3Store, uploads: Uploads, others: OtherServices) -> None:
+    def __init__(self, store: S3Store, others: OtherServices) -> None:
         self._store = store
-        self._uploads = uploads
+        self._uploads = Uploads(store)
         self._others = others
+
+    def described(self, bucket: str) -> Mapping[str, Any]:
+        """Returns the `attributes` of an object that a job puts into a bucket."""
+        return {**plain(bucket), **default_encryption(self._store, self._others, self._store.catalog.bucket(bucket))}
+
+    def tell(self, event: str, stored: StoredObject) -> None:
+        """Tells the bucket's targets that a job has put an object or removed one."""
+        send_event(self._store, self._others, self._store.catalog.bucket(stored.bucket), stored, event)
 
     def name_operation(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its operation. S3's routes look at the query and at headers, too. Raises S3Error."""

@@ -1,21 +1,13 @@
 """Checks the two databases (SQLite's own check, their schema). Makes a new one from the readable rows of a bad one."""
 
-from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from types import MappingProxyType
 
 from sagelet_engine.base.database import remove_database
 from sagelet_engine.base.database_damage import Saved, damage_of, save
-from sagelet_engine.s3 import catalog
 from sagelet_engine.state import contents
 from sagelet_engine.state.change import changing, workspace
 from sagelet_engine.state.checking.report import Aside, Report
-from sagelet_engine.store import schema as sql_schema
-
-MIGRATIONS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {contents.JOBS_DATABASE: sql_schema.MIGRATIONS, contents.CATALOG: catalog.MIGRATIONS}
-)
 
 
 class State(Enum):
@@ -40,7 +32,7 @@ def check_database(data: Path, name: str, report: Report, aside: Aside) -> State
         return _lost(data, name, lost, report, aside)
     if not path.exists():
         return State.NONE
-    found = damage_of(path, MIGRATIONS[name])
+    found = damage_of(path, contents.MIGRATIONS[name])
     if not found:
         return State.SOUND
     mended = _replace(data, name, aside) if report.repair else ""
@@ -64,11 +56,11 @@ def _replace(data: Path, name: str, aside: Aside) -> str:
     kept = aside.leave_copy(name)
     if name == contents.JOBS_DATABASE:
         with changing(data) as change:
-            saved = save(data / name, change.new / name, MIGRATIONS[name])
+            saved = save(data / name, change.new / name, contents.MIGRATIONS[name])
             change.commit([name])
     else:
         with workspace(data) as place:
-            saved = save(data / name, place / "new.db", MIGRATIONS[name])
+            saved = save(data / name, place / "new.db", contents.MIGRATIONS[name])
             # A crash in between leaves objects without a catalogue. The next repair makes one from their files.
             remove_database(data / name)
             (place / "new.db").rename(data / name)
