@@ -2,20 +2,21 @@
 
 sink.py FILE
 
-Every object has the bytes of FILE, which the kernel sends. A client's own cost is what it takes with this server.
+Every object has the bytes of FILE, which the kernel sends. A client's own cost is what it takes with this server. Only
+an object's checksum comes back, because a client that gets one computes it, too.
 """
 
 import re
 import socket
 import sys
 import threading
-from typing import BinaryIO
-from urllib.parse import parse_qsl
+from typing import BinaryIO, ClassVar
 
 #: Bytes that are read at once.
 PIECE = 1 << 20
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)\r\n", re.IGNORECASE)
 _RANGE = re.compile(rb"\r\nrange: *bytes=([0-9]+)-([0-9]*)\r\n", re.IGNORECASE)
+_CHECKSUM = re.compile(rb"\r\n(x-amz-checksum-(?:crc|sha)[^\r]*)", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 _ETAG = '"d41d8cd98f00b204e9800998ecf8427e"'
 _BEGUN = b"<InitiateMultipartUploadResult><UploadId>one</UploadId></InitiateMultipartUploadResult>"
@@ -24,6 +25,9 @@ _COMPLETED = f"<CompleteMultipartUploadResult><ETag>{_ETAG}</ETag></CompleteMult
 
 class Connection:
     """Answers the requests of one connection."""
+
+    #: The header with the checksum of each object, by path.
+    checksums: ClassVar[dict[bytes, bytes]] = {}
 
     def __init__(self, connection: socket.socket, file: BinaryIO, size: int) -> None:
         self._socket = connection
@@ -36,14 +40,17 @@ class Connection:
         with self._socket:
             while head := self._head():
                 method, target, _ = head.split(b" ", 2)
+                path, _, query = target.partition(b"?")
                 if _EXPECT.search(head):
                     self._socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
                 found = _LENGTH.search(head)
                 self._drop(int(found[1]) if found else 0)
                 if method in (b"GET", b"HEAD"):
-                    self._send(head, whole=method == b"GET")
-                else:
-                    self._answer(dict(parse_qsl(target.partition(b"?")[2].decode(), keep_blank_values=True)), method)
+                    self._send(head, path, whole=method == b"GET")
+                    continue
+                given = _CHECKSUM.search(head)
+                self.checksums[path] = given[1] if given and b"partNumber" not in query else b""
+                self._answer(query, method)
 
     def _head(self) -> bytes:
         data = self._ahead
@@ -64,22 +71,26 @@ class Connection:
                 raise ConnectionError("the body ended early")
             size -= count
 
-    def _answer(self, query: dict[str, str], method: bytes) -> None:
+    def _answer(self, query: bytes, method: bytes) -> None:
         body = b""
         if method == b"POST":
-            body = _BEGUN if "uploads" in query else _COMPLETED
+            body = _COMPLETED if b"uploadId" in query else _BEGUN
         head = f"HTTP/1.1 200 OK\r\nETag: {_ETAG}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._socket.sendall(head.encode() + body)
 
-    def _send(self, head: bytes, *, whole: bool) -> None:
+    def _send(self, head: bytes, path: bytes, *, whole: bool) -> None:
         first, last, status = 0, self._size - 1, "200 OK"
         if found := _RANGE.search(head):
             first, last, status = int(found[1]), min(int(found[2] or last), last), "206 Partial Content"
         length = last - first + 1
         lines = [
             f"HTTP/1.1 {status}", f"ETag: {_ETAG}", "Last-Modified: Sun, 22 Nov 2026 12:00:00 GMT",
-            "Accept-Ranges: bytes", f"Content-Range: bytes {first}-{last}/{self._size}", f"Content-Length: {length}",
+            "Accept-Ranges: bytes", f"Content-Length: {length}",
         ]  # fmt: skip
+        if found:
+            lines.append(f"Content-Range: bytes {first}-{last}/{self._size}")
+        elif checksum := self.checksums.get(path):
+            lines.append(checksum.decode())
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
         if whole and length:
             self._socket.sendfile(self._file, first, length)
@@ -87,19 +98,14 @@ class Connection:
 
 def main(path: str) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-    size = len_of(path)
     print(f"ready: http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     while True:
         connection, _ = listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Each has its own place in the file.
-        one = Connection(connection, open(path, "rb", buffering=0), size)  # noqa: SIM115
+        # Each connection has its own place in the file.
+        file = open(path, "rb", buffering=0)  # noqa: SIM115
+        one = Connection(connection, file, file.seek(0, 2))
         threading.Thread(target=one.run, daemon=True).start()
-
-
-def len_of(path: str) -> int:
-    with open(path, "rb") as file:
-        return file.seek(0, 2)
 
 
 if __name__ == "__main__":
