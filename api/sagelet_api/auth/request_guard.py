@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from sagelet_api.auth.authentication import Authentication
 from sagelet_api.auth.objects_origin import as_file, is_read_by_browser, objects_host
 from sagelet_api.protocol.aws_errors import AccessDenied, MissingAuthenticationToken
-from sagelet_api.protocol.calls import FROM_PAGE, Call, Environ, StartResponse
+from sagelet_api.protocol.calls import FROM_PAGE, Call, Environ, Protocol, StartResponse
 from sagelet_api.protocol.header_rules import LOCAL_NAMES, host_name, is_address
 
 _REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
@@ -61,9 +61,10 @@ class RequestGuard:
     def admit(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its caller. Raises AwsError unless the request is signed or its URL is presigned."""
         if call.credential is None:
-            raise MissingAuthenticationToken(
-                "Missing Authentication Token: sign the request (`sagelet run` brings a key) or presign its URL."
-            )
+            remedy = "sign the request (`sagelet run` brings a key) or presign its URL."
+            if call.protocol is Protocol.S3:
+                raise AccessDenied(f"Access Denied: {remedy}")
+            raise MissingAuthenticationToken(f"Missing Authentication Token: {remedy}")
         if call.service != "s3" and call.headers.get("sec-fetch-mode") == "navigate":
             # Someone may be talked into opening a link that names an operation of the Query protocol, for example
             # CreateUser.

@@ -61,6 +61,9 @@ DEFAULT_REGION = "us-east-1"
 _FORMER_NAMES = {"US": "us-east-1", "EU": "eu-west-1"}
 _SCOPE = re.compile(r"AWS4-(?P<algorithm>HMAC|ECDSA)\S*\s.*?Credential=(?P<scope>[^,\s]+)", re.DOTALL)
 _V2 = re.compile(r"AWS (?P<key>[^:\s]+):\S")
+#: Methods of S3, and the parameters of its requests with POST.
+_S3_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_S3_POSTS = frozenset({"uploads", "uploadId", "delete", "restore", "select"})
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.IGNORECASE)
 
@@ -158,17 +161,21 @@ def parse_call(environ: Environ) -> Call:
     query = dict(parse_qsl(question, keep_blank_values=True)) if question else {}
     credential = find_credential(headers, query)
     service = credential.service if credential else ""
+    method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "") or "/"
+    protocol = _protocol(service, headers, query)
+    if credential is None and protocol is Protocol.JSON and _is_of_s3(method, path, headers, query):
+        protocol = Protocol.S3
     return Call(
         service=service,
         operation="",
         account=credential.account if credential else DEFAULT_ACCOUNT,
         region=credential.region if credential else DEFAULT_REGION,
-        method=environ["REQUEST_METHOD"],
-        path=environ.get("PATH_INFO", "") or "/",
+        method=method,
+        path=path,
         query=query,
         headers=headers,
         request_id=_new_request_id(),
-        protocol=_protocol(service, headers, query),
+        protocol=protocol,
         credential=credential,
     )
 
@@ -244,6 +251,16 @@ def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]
         return Protocol.JSON
     is_form = headers.get("content-type", "").strip().lower().startswith("application/x-www-form-urlencoded")
     return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON
+
+
+def _is_of_s3(method: str, path: str, headers: Mapping[str, str], query: Mapping[str, str]) -> bool:
+    """True if an unsigned request has the form of S3's: a client that does not sign does not name the service either.
+
+    Clients of AWS JSON name their operation, and those of other REST services send JSON.
+    """
+    if "x-amz-target" in headers or "json" in headers.get("content-type", "") or path.startswith("/_"):
+        return False
+    return method in _S3_METHODS or (method == "POST" and not _S3_POSTS.isdisjoint(query))
 
 
 def find_credential(headers: Mapping[str, str], query: Mapping[str, str]) -> Credential | None:

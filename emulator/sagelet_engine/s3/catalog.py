@@ -1,7 +1,7 @@
 """The catalogue of objects in SQLite; all SQL of the store is here.
 
 Keys are BLOBs of their UTF-8 bytes, so they sort as S3 sorts them and may hold a NUL. Every write is one transaction
-that is on the disk when it returns. The only exception is `claim_slot_size`.
+that is on the disk when it returns. The exceptions are `claim_slot_size` and objects whose rows share a `flush`.
 """
 
 import json
@@ -161,16 +161,26 @@ class Catalog(Database):
         clauses = f"WHERE bucket = ? AND key {operator} ? AND key < ? ORDER BY key LIMIT ?"
         return self._objects(clauses, (bucket, start, high, limit))
 
-    def put(self, stored: StoredObject) -> None:
-        """Adds an object or replaces the one with its key. Raises NoSuchBucket."""
-        with self._putting(stored.bucket) as db:
+    def flush(self) -> None:
+        """Brings everything that was written to the disk. Raises NotFlushed."""
+        if self._has_log:
+            self._flush()
+
+    def put(self, stored: StoredObject, *, durable: bool = True) -> None:
+        """Adds an object or replaces the one with its key. If not `durable`, it is on the disk after `flush`.
+
+        Raises NoSuchBucket.
+        """
+        with self._putting(stored.bucket, durable=durable) as db:
             _put_object(db, stored)
 
     def complete(self, stored: StoredObject, upload_id: str, named: str) -> None:
-        """Adds an object as `put` does, and ends the upload that it came from. `named` are its parts. Raises
-        NoSuchUpload.
+        """Adds an object as `put` does, and ends the upload that it came from. `named` are its parts. On the disk after
+        `flush`.
+
+        Raises NoSuchUpload.
         """
-        with self._putting(stored.bucket) as db:
+        with self._putting(stored.bucket, durable=False) as db:
             _remove_upload(db, upload_id)
             _put_object(db, stored)
             db.execute("DELETE FROM completions WHERE completed_ms < ?", (stored.modified_ms - REMEMBERED_MS,))
@@ -195,9 +205,9 @@ class Catalog(Database):
         return _object(found[0])
 
     @contextmanager
-    def _putting(self, bucket: str) -> Iterator[sqlite3.Connection]:
+    def _putting(self, bucket: str, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
         try:
-            with self._write() as db:
+            with self._write(durable=durable) as db:
                 yield db
         except sqlite3.IntegrityError as error:
             raise NoSuchBucket(bucket) from error

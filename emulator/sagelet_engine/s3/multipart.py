@@ -24,9 +24,10 @@ from sagelet_engine.s3 import checksums
 from sagelet_engine.s3.checksums import CRCS, Digests
 from sagelet_engine.s3.errors import DamagedObject, InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
 from sagelet_engine.s3.files import NO_LINK, clean_disk_full, copy_range, give_back
+from sagelet_engine.s3.group_commit import Check
 from sagelet_engine.s3.records import COMPOSITE, FULL_OBJECT, ObjectPart, StoredObject, Upload, UploadedPart
 from sagelet_engine.s3.staged import READ_ONLY, Digesting, Ring, StagedFile
-from sagelet_engine.s3.store import Check, S3Store, anything
+from sagelet_engine.s3.store import S3Store, anything
 
 MIN_PART = 5 * 1024 * 1024
 

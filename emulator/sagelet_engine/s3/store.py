@@ -7,15 +7,16 @@ removes it. If the rename came first, a crash between the two would leave the ol
 the reverse: the file becomes a staged one, the row is deleted, the file is deleted. A file id belongs to one object
 only: a file that somebody writes to has an id that no row of an object names.
 
-Writers commit one after another, over all processes that have the store open (`sagelet s3 import` is one). Readers take
-no lock. They read the row, open the file and read the row again, until both rows are equal. A file that is replaced
-meanwhile stays whole for those who have it open.
+Writers commit one after another, over all processes that have the store open (`sagelet s3 import` is one). Puts that
+wait for their turn share it, with one flush of the catalogue (`group_commit.py`). Readers take no lock. They read the
+row, open the file and read the row again, until both rows are equal. A file that is replaced meanwhile stays whole for
+those who have it open.
 """
 
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,15 +31,13 @@ from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchBucket, NoSuchKey
 from sagelet_engine.s3.files import Files, clean_disk_full
+from sagelet_engine.s3.group_commit import Check, Commit, GroupCommit
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.staged import StagedFile
 from sagelet_engine.s3.upload_locks import UploadLocks
 
 #: Objects that are deleted at once with their bucket.
 _PAGE = 1000
-
-#: Called with the existing object, or None. Raises the caller's error if the object must not be replaced.
-Check = Callable[[StoredObject | None], None]
 
 
 def anything(_current: StoredObject | None) -> None:
@@ -63,6 +62,7 @@ class S3Store:
         self.clock = clock
         self.upload_locks = UploadLocks()
         self._guard = threading.Lock()
+        self._commits = GroupCommit(self._guard, self._make)
         self._lock = (root / ".lock").open("a")
         self._imports = (root / ".imports").open("a")
         self._place = os.stat(root)
@@ -113,14 +113,19 @@ class S3Store:
     @contextmanager
     def committing(self) -> Iterator[None]:
         """Lets one writer in at a time."""
-        with self._guard:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            try:
-                self._check_place()
-                with clean_disk_full(self.files.root):
-                    yield
-            finally:
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        with self._guard, self._alone():
+            yield
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps writers of other processes out. The guard keeps out those of this one."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            self._check_place()
+            with clean_disk_full(self.files.root):
+                yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _check_place(self) -> None:
         """Refuses to write into a directory that took this one's place."""
@@ -202,23 +207,58 @@ class S3Store:
 
         Raises NoSuchBucket, NoSuchUpload, and what `check` raises.
         """
-        with self.committing():
-            self.catalog.bucket(bucket)
-            current = self.catalog.find(bucket, key)
-            check(current)
-            path = current.path if current else self.files.choose_path(bucket, key)
-            now = self.clock.now_ms()
-            stored = StoredObject(bucket, key, file_id, path, size, modified_ms=now, **members)
+        return self._commits.run(Commit(bucket, key, file_id, size, check, upload_id, named, members))
+
+    def _make(self, commits: Sequence[Commit]) -> None:
+        """Makes objects: their rows, one flush of the catalogue, then the renames."""
+        with self._alone():
+            rows = self._add_rows(commits)
+            if not rows:
+                return
+            unflushed = None
             try:
-                if upload_id is None:
-                    self.catalog.put(stored)
+                self.catalog.flush()
+            except NotFlushed as error:
+                # The rows may not be on the disk yet. The old bytes must not get a new row by a crash.
+                unflushed = error
+            self._publish([stored for _, stored in rows])
+            for one, stored in rows:
+                if unflushed is None:
+                    one.stored = stored
                 else:
-                    self.catalog.complete(stored, upload_id, named)
-            except NotFlushed:
-                # The row may not be on the disk yet. The old bytes must not get the new row by a crash.
-                self._publish([stored])
-                raise
-            self._publish([stored])
+                    one.error = unflushed
+
+    def _add_rows(self, commits: Sequence[Commit]) -> list[tuple[Commit, StoredObject]]:
+        """Adds the rows of objects, and returns those that were added. A commit that fails stops no other."""
+        rows = []
+        taken: set[str] = set()
+        for one in commits:
+            try:
+                with clean_disk_full(self.files.root):
+                    stored = self._add_row(one, taken)
+            except BaseException as error:
+                one.error = error
+            else:
+                taken.add(stored.path)
+                rows.append((one, stored))
+        return rows
+
+    def _add_row(self, commit: Commit, taken: set[str]) -> StoredObject:
+        """Adds the row of one object, which a flush has to bring to the disk. `taken`: paths of objects whose files are
+        not in their places yet.
+        """
+        self.catalog.bucket(commit.bucket)
+        current = self.catalog.find(commit.bucket, commit.key)
+        commit.check(current)
+        path = current.path if current else self.files.choose_path(commit.bucket, commit.key, taken)
+        stored = StoredObject(
+            commit.bucket, commit.key, commit.file_id, path, commit.size, modified_ms=self.clock.now_ms(),
+            **commit.members,
+        )  # fmt: skip
+        if commit.upload_id is None:
+            self.catalog.put(stored, durable=False)
+        else:
+            self.catalog.complete(stored, commit.upload_id, commit.named)
         return stored
 
     def put_all(self, bucket: str, sealed: Mapping[str, StagedFile], **members: Any) -> list[StoredObject]:

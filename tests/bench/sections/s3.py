@@ -1,4 +1,7 @@
-"""S3 against moto_server: an object there and back, parts of it, a listing, and an object too large for moto."""
+"""S3 against moto_server: an object there and back, parts of it, a listing, and an object too large for moto.
+
+Beside it stand the floors: a server that keeps nothing, and what the disk and MD5 cost without a server.
+"""
 
 import os
 import shutil
@@ -16,8 +19,9 @@ from urllib.parse import urlsplit
 
 from botocore.config import Config
 
-from bench import full_moto, servers
+from bench import full_moto, servers, sink, small_objects
 from bench.servers import Cost
+from bench.small_objects import Plan as SmallPlan
 from bench.tables import Bar, Figure, Row, Scale, Table, against_peer, in_turns, percentiles_ms
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3.records import StoredObject
@@ -27,15 +31,21 @@ from support.server import ACCOUNT, SageletProcess, ServerProcess
 HEADS = (
     ("object, way", "sagelet s", "moto s", "moto / sagelet", "sagelet CPU s", "moto CPU s", "sagelet MB more",
      "moto MB more", "promised"),
-    ("request", "sagelet p50 ms", "p99 ms", "moto p50 ms", "p99 ms", "moto / sagelet", "promised"),
+    ("request", "sagelet p50 ms", "p99 ms", "nothing kept p50 ms", "moto p50 ms", "p99 ms", "moto / sagelet",
+     "promised"),
+    ("object, way", "sagelet s", "nothing kept s", "cp, sync, md5sum s", "sagelet above nothing kept s", "promised"),
 )  # fmt: skip
 BUCKET, LISTED = "bench", "listed"
 BLOCK = RANGE = 1 << 20
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 #: Promises of moto / sagelet, by the way of an object.
 PROMISED = {"put_object, boto3": 4, "get_object, boto3": 4}
-#: Promises of the memory's growth for the huge object, and of the time of a range.
-MEMORY_MB, RANGE_MS = 64, 5
+#: Promises of the memory's growth for the huge object, and of the time of a range beyond a server that keeps nothing.
+MEMORY_MB, RANGE_MS = 64, 2
+#: What a put takes beyond such a server, against `cp`, `sync` and `md5sum`; a get against such a server's.
+PUT_FLOORS, GET_FLOORS = 1, 1.25
+#: The servers of the first rounds.
+OURS, MOTO, NOTHING = "sagelet", "moto", "nothing kept"
 
 
 class Plan(NamedTuple):
@@ -48,11 +58,14 @@ class Plan(NamedTuple):
     ranges: int
     keys: int
     pages: int
+    small: SmallPlan
 
 
 PLANS = {
-    Scale.FULL: Plan(("1 GiB", 1 << 30), 3, ("10 GiB", 10 << 30), 100, 100_000, 10),
-    Scale.SHORT: Plan(("9 MB", 9_000_000), 1, ("20 MB", 20_000_000), 10, 1500, 2),
+    Scale.FULL: Plan(
+        ("1 GiB", 1 << 30), 3, ("10 GiB", 10 << 30), 100, 100_000, 10, small_objects.Plan(3, 2000, 20_000)
+    ),
+    Scale.SHORT: Plan(("9 MB", 9_000_000), 1, ("20 MB", 20_000_000), 10, 1500, 2, small_objects.Plan(1, 48, 1100)),
 }
 
 
@@ -119,15 +132,20 @@ HUGE: dict[str, Callable[[Store, Path], int]] = {
 
 
 def run(scale: Scale, directory: Path) -> list[Table]:
-    plan, data = PLANS[scale], directory / "data"
+    plan, data, source = PLANS[scale], directory / "data", directory / "source"
     _fill(data, plan.keys)
+    _write(source, plan.one[1])
     moto = servers.moto_server(sys.executable, full_moto.__file__, LISTED, str(plan.keys))
-    with SageletProcess(data, "--runtime", "process") as ours, servers.moto_server() as theirs:
-        stores = {"sagelet": Store(ours), "moto": Store(theirs)}
-        objects = _objects(plan, stores, directory)
-        ranges = _range_row(plan, stores)
+    with ExitStack() as stack:
+        ours = stack.enter_context(SageletProcess(data, "--runtime", "process"))
+        nothing = stack.enter_context(ServerProcess(sys.executable, sink.__file__, str(source)))
+        with servers.moto_server() as theirs:
+            stores = {OURS: Store(ours), MOTO: Store(theirs), NOTHING: Store(nothing)}
+            objects = _objects(plan, stores, source)
+            ranges = _range_row(plan, stores)
         with moto as full:
-            return [objects, _requests(plan, ranges, {"sagelet": stores["sagelet"], "moto": Store(full)})]
+            requests = _requests(plan, ranges, {OURS: stores[OURS], MOTO: Store(full)})
+        return [*objects, requests, *small_objects.run(plan.small, ours, nothing, directory)]
 
 
 def _fill(data: Path, keys: int) -> None:
@@ -149,23 +167,29 @@ def _fill(data: Path, keys: int) -> None:
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 Transfer = tuple[int, Cost]
+#: The run without a server, and the ways that bring bytes to S3.
+DISK = ("cp, sync, md5sum", "")
+PUTS = ("put_object, boto3", "put, bare HTTP", "upload_file, boto3")
 
 
-def _objects(plan: Plan, stores: dict[str, Store], directory: Path) -> Table:
-    (name, size), source = plan.one, directory / "source"
+def _write(source: Path, size: int) -> None:
     with source.open("wb") as out:
         for left in range(size, 0, -BLOCK):
             out.write(os.urandom(min(left, BLOCK)))
-    for store in stores.values():
-        store.s3.put_object(Bucket=BUCKET, Key="one", Body=b"warm up")
-        store.get()
-    runs = {
+
+
+def _objects(plan: Plan, stores: dict[str, Store], source: Path) -> list[Table]:
+    name, size = plan.one
+    for server in (OURS, MOTO):
+        stores[server].s3.put_object(Bucket=BUCKET, Key="one", Body=b"warm up")
+        stores[server].get()
+    runs: dict[tuple[str, str], Callable[[], Transfer]] = {
         (way, server): partial(_moved, store, WAYS[way], source) for way in WAYS for server, store in stores.items()
     }
-    found = in_turns(plan.rounds, runs)
-    moved = [one for (_, server), several in found.items() if server == "sagelet" for one in several]
-    rows = [_object_row(name, way, found[way, "sagelet"], found[way, "moto"]) for way in WAYS]
-    huge = _huge(plan, stores["sagelet"], directory)
+    found = in_turns(plan.rounds, {**runs, DISK: partial(_on_disk, source)})
+    moved = [one for way in WAYS for one in found[way, OURS]]
+    rows = [_object_row(name, way, found[way, OURS], found[way, MOTO]) for way in WAYS]
+    huge = _huge(plan, stores[OURS], source.parent)
     conditions = (
         f"Medians of {plan.rounds} rounds in turns. Bare HTTP is one request of a process that sends 1 MiB at a time "
         "and reads into one piece of memory; upload_file and download_file move parts. CPU is the server's, a "
@@ -174,7 +198,35 @@ def _objects(plan: Plan, stores: dict[str, Store], directory: Path) -> Table:
     )
     done, planned = sum(count for count, _ in [*moved, *huge.values()]), size * len(moved) + plan.huge[1] * len(huge)
     huge_rows = [_huge_row(plan.huge[0], way, cost) for way, (_, cost) in huge.items()]
-    return Table("Objects, to S3 and back", HEADS[0], [*rows, *huge_rows], conditions, {"bytes": (done, planned)})
+    counts = {"bytes": (done, planned)}
+    return [Table("Objects, to S3 and back", HEADS[0], [*rows, *huge_rows], conditions, counts), _floors(plan, found)]
+
+
+def _floors(plan: Plan, found: dict[tuple[str, str], list[Transfer]]) -> Table:
+    """The same transfers beside what the client, the disk and MD5 take without sagelet."""
+    disk = Figure.of([cost.seconds for _, cost in found[DISK]])
+    rows: list[Row] = []
+    for way in WAYS:
+        ours, nothing = ([cost.seconds for _, cost in found[way, server]] for server in (OURS, NOTHING))
+        figures = [Figure.of(ours), Figure.of(nothing)]
+        above = Figure.of([one - other for one, other in zip(ours, nothing, strict=True)])
+        if way in PUTS:
+            promised = Bar("above / cp, sync, md5sum", above.over(disk), PUT_FLOORS, at_most=True)
+        else:
+            promised = Bar("sagelet / nothing kept", figures[0].over(figures[1]), GET_FLOORS, at_most=True)
+        rows.append((f"{plan.one[0]}, {way}", *figures, disk if way in PUTS else "", above, promised))
+    conditions = (
+        "The transfers of the table above, in the same rounds. Nothing kept: a server that forgets what it reads and "
+        "sends a file as it is, so its time is the client's own. The file was copied by `cp`, brought to the disk by "
+        "`sync` and read by `md5sum`, one after another."
+    )
+    moved = [one for way in WAYS for one in found[way, NOTHING]]
+    counts = {"bytes": (sum(count for count, _ in moved), plan.one[1] * len(moved))}
+    return Table("Objects beside the floors", HEADS[2], rows, conditions, counts)
+
+
+def _on_disk(source: Path) -> Transfer:
+    return source.stat().st_size, Cost(small_objects.copied_and_summed(source))
 
 
 def _moved(store: Store, work: Callable[[Store, Path], int], file: Path) -> Transfer:
@@ -212,12 +264,14 @@ def _huge_row(name: str, way: str, cost: Cost) -> Row:
 
 
 def _range_row(plan: Plan, stores: dict[str, Store]) -> Row:
+    """sagelet and the server that keeps nothing take turns. moto gets a tenth of the ranges."""
     name, size = plan.one
-    seconds: dict[str, list[float]] = {}
-    for server, store in stores.items():
-        number = plan.ranges if server == "sagelet" else plan.ranges // 10
-        places = [(size - RANGE) * one // number for one in range(number)]
-        seconds[server] = [_timed(partial(store.get, Range=f"bytes={one}-{one + RANGE - 1}"))[1] for one in places]
+    seconds: dict[str, list[float]] = {server: [] for server in stores}
+    for number in range(plan.ranges):
+        place = (size - RANGE) * number // plan.ranges
+        for server, store in stores.items():
+            if server != MOTO or not number % 10:
+                seconds[server].append(_timed(partial(store.get, Range=f"bytes={place}-{place + RANGE - 1}"))[1])
     return _request_row(f"1 MB of {name}, get_object", seconds, RANGE_MS)
 
 
@@ -227,7 +281,7 @@ def _requests(plan: Plan, ranges: Row, stores: dict[str, Store]) -> Table:
         return int(store.s3.list_objects_v2(Bucket=LISTED, **place)["KeyCount"])
 
     def all_keys() -> int:
-        pages = stores["sagelet"].s3.get_paginator("list_objects_v2").paginate(Bucket=LISTED)
+        pages = stores[OURS].s3.get_paginator("list_objects_v2").paginate(Bucket=LISTED)
         return sum(one["KeyCount"] for one in pages)
 
     keys = dict.fromkeys(stores, 0)
@@ -243,7 +297,7 @@ def _requests(plan: Plan, ranges: Row, stores: dict[str, Store]) -> Table:
         f"{plan.ranges // 10}), {plan.pages} pages of 1,000. All keys, page by page, take sagelet {took:.1f} s."
     )
     rows = [ranges, _request_row(f"a page of {plan.keys:,} keys, list_objects_v2", seconds)]
-    counts = {"keys": (every, plan.keys), "keys in pages": (keys["sagelet"], keys["moto"])}
+    counts = {"keys": (every, plan.keys), "keys in pages": (keys[OURS], keys[MOTO])}
     return Table("Single requests", HEADS[1], rows, conditions, counts)
 
 
@@ -253,6 +307,7 @@ def _timed(work: Callable[[], int]) -> tuple[int, float]:
 
 
 def _request_row(name: str, seconds: dict[str, list[float]], most_ms: float = 0) -> Row:
-    ours, theirs = (percentiles_ms(seconds[server], 50, 99) for server in ("sagelet", "moto"))
-    promised = Bar("p50 ms", ours[0], most_ms, at_most=True) if most_ms else ""
-    return name, *ours, *theirs, theirs[0] / ours[0], promised
+    ours, theirs = (percentiles_ms(seconds[server], 50, 99) for server in (OURS, MOTO))
+    floor = percentiles_ms(seconds[NOTHING], 50) if NOTHING in seconds else []
+    promised = Bar("p50 ms above nothing kept", ours[0] - floor[0], most_ms, at_most=True) if floor else ""
+    return name, *ours, *(floor or [""]), *theirs, theirs[0] / ours[0], promised

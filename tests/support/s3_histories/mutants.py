@@ -6,19 +6,22 @@ first sagelet with multipart uploads.
 
 import fcntl
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 from unittest import mock
 
+from sagelet_engine.base.clock import Clock
 from sagelet_engine.s3 import catalog as catalog_module
 from sagelet_engine.s3 import multipart
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject, NoSuchUpload
 from sagelet_engine.s3.files import Files
+from sagelet_engine.s3.group_commit import Check
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject, Upload, UploadedPart
-from sagelet_engine.s3.store import Check, S3Store, Spare, anything, nothing
+from sagelet_engine.s3.store import S3Store, Spare, anything, nothing
 from sagelet_engine.s3.upload_locks import UploadLocks
 from sagelet_engine.state import exporting
 
@@ -106,12 +109,12 @@ def _old_parts() -> Any:
 def _rename_before_row() -> Any:
     work = Catalog.put
 
-    def put(catalog: Catalog, stored: StoredObject) -> None:
+    def put(catalog: Catalog, stored: StoredObject, **how: Any) -> None:
         root = catalog._path.parent
         with suppress(FileNotFoundError):  # of an object that gets other tags
             (root / stored.path).parent.mkdir(parents=True, exist_ok=True)
             (root / ".staged" / stored.file_id).replace(root / stored.path)
-        work(catalog, stored)
+        work(catalog, stored, **how)
 
     return mock.patch.object(Catalog, "put", put)
 
@@ -159,11 +162,23 @@ def _two_places_one_after_the_other() -> Any:
 
 
 def _writers_at_once() -> Any:
-    @contextmanager
-    def committing(_store: S3Store) -> Iterator[None]:
-        yield
+    work = S3Store.__init__
 
-    return mock.patch.object(S3Store, "committing", committing)
+    def made(store: S3Store, root: Path, clock: Clock) -> None:
+        work(store, root, clock)
+        store._guard = store._commits._guard = nullcontext()  # type: ignore[assignment]
+
+    return mock.patch.multiple(S3Store, __init__=made, _alone=lambda _store: nullcontext())
+
+
+def _the_first_of_a_group_last() -> Any:
+    """Two writers of one key commit together, and the file of the first takes the place of the second's."""
+    work = S3Store._publish
+
+    def publish(store: S3Store, stored: Iterable[StoredObject]) -> None:
+        work(store, reversed([*stored]))
+
+    return mock.patch.object(S3Store, "_publish", publish)
 
 
 def _file_before_row() -> Any:
@@ -210,6 +225,7 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
     "a reader looks once": (_one_look, "key"),
     "a file that moves is gone": (_two_places_one_after_the_other, "key"),
     "writers commit at once": (_writers_at_once, "key"),
+    "the first of a group is renamed last": (_the_first_of_a_group_last, "key"),
     "a deletion removes the file first": (_file_before_row, "key"),
     "nothing is recovered": (_no_recovery, "all"),
     "recovery removes uploads": (_uploads_are_garbage, "upload"),

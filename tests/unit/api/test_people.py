@@ -49,7 +49,7 @@ def test_a_head_has_no_body(server: Front) -> None:
 def test_the_origin_of_objects_stays_closed_and_says_so_as_text(server: Front) -> None:
     status, kind, text = ask(server.port, "/x", {**BROWSER, "Host": f"s3.localhost:{server.port}"})
     assert (status, kind) == (403, "text/plain; charset=utf-8")
-    assert text.startswith("MissingAuthenticationTokenException: ")
+    assert text.startswith("AccessDeniedException: Access Denied: sign the request")
 
 
 def test_what_a_terminal_obeys_is_not_repeated(server: Front) -> None:
@@ -75,19 +75,31 @@ def test_a_refusal_is_text_for_a_person(server: Front) -> None:
         ({"User-Agent": "Boto3/1.44 Botocore/1.44", "amz-sdk-request": "attempt=1"}, ""),
         # Java says so for everything.
         ({"User-Agent": "aws-sdk-java/2.20", "Accept": "text/html, image/gif, */*; q=.2", "amz-sdk-request": "1"}, ""),
-        ({**CURL, "X-Amz-Target": "SageMaker.ListTrainingJobs"}, ""),
         ({**CURL, "Authorization": "AWS4-HMAC-SHA256 garbage"}, ""),
         (CURL, "?X-Amz-Signature=garbled"),
     ],
 )
-def test_aws_clients_keep_awss_errors(server: Front, headers: dict[str, str], query: str) -> None:
+def test_aws_clients_keep_s3s_error(server: Front, headers: dict[str, str], query: str) -> None:
     status, kind, text = ask(server.port, f"/nowhere{query}", headers)
+    assert (status, kind) == (403, "application/xml")
+    assert "<Code>AccessDenied</Code>" in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "method", "path"),
+    [
+        ({**CURL, "X-Amz-Target": "SageMaker.ListTrainingJobs"}, "GET", "/nowhere"),
+        (CURL, "POST", "/"),
+        (CURL, "POST", "/2015-03-31/functions/f/invocations"),
+        ({"Content-Type": "application/json"}, "PUT", "/2015-03-31/functions/f/code"),
+    ],
+)
+def test_clients_of_other_services_keep_their_error(
+    server: Front, headers: dict[str, str], method: str, path: str
+) -> None:
+    status, kind, text = ask(server.port, path, headers, method)
     assert (status, kind) == (403, "application/x-amz-json-1.1")
     assert json.loads(text)["__type"] == "MissingAuthenticationTokenException"
-
-
-def test_curl_that_posts_keeps_awss_error(server: Front) -> None:
-    assert ask(server.port, "/", CURL, "POST")[1] == "application/x-amz-json-1.1"
 
 
 def test_a_signed_curl_gets_s3s_answers(server: Front) -> None:

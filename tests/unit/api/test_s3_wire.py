@@ -9,7 +9,11 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import boto3
 import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from support.front import Front
 
@@ -208,3 +212,27 @@ def test_names_of_metadata_are_kept(ask: Ask, bucket: str) -> None:
     assert ask("PUT", f"/{bucket}/k", b"", {**SIGNED, "x-amz-meta-a_b": "1", "X-Amz-Meta-C-D": "2"})[0] == 200
     headers = ask("HEAD", f"/{bucket}/k")[2]
     assert {name: headers[name] for name in headers if "meta" in name} == {"x-amz-meta-a_b": "1", "x-amz-meta-c-d": "2"}
+
+
+@pytest.mark.parametrize("style", ["path", "virtual"])
+def test_a_client_that_does_not_sign_gets_s3s_error(server: Front, style: str) -> None:
+    """As AWS answers a request for something that is not public."""
+    config = Config(signature_version=UNSIGNED, s3={"addressing_style": style})
+    s3 = boto3.client("s3", endpoint_url=server.endpoint, region_name="us-east-1", config=config)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("get_object", {"Key": "k"}),
+        ("put_object", {"Key": "k", "Body": b"data"}),
+        ("delete_objects", {"Delete": {"Objects": [{"Key": "k"}]}}),
+        ("list_objects_v2", {}),
+        ("create_multipart_upload", {"Key": "k"}),
+    ]
+    for operation, more in calls:
+        with pytest.raises(ClientError) as found:
+            getattr(s3, operation)(Bucket="a-bucket", **more)
+        error = found.value.response
+        assert (error["Error"]["Code"], error["ResponseMetadata"]["HTTPStatusCode"]) == ("AccessDenied", 403)
+        assert "sign the request" in error["Error"]["Message"]
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.list_buckets()
+    with pytest.raises(ClientError, match="403"):
+        s3.head_object(Bucket="a-bucket", Key="k")

@@ -10,8 +10,8 @@ from sagelet_api.protocol.s3.errors import (
     no_such_key,
     precondition_failed,
 )
+from sagelet_engine.s3.group_commit import Check
 from sagelet_engine.s3.records import StoredObject
-from sagelet_engine.s3.store import Check
 
 #: Conditions of a deletion that directory buckets obey, and general purpose buckets refuse (API reference).
 _OF_DIRECTORY_BUCKETS = {

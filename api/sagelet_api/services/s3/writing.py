@@ -19,9 +19,10 @@ from sagelet_api.services.s3.description import (
     tags_of_header,
 )
 from sagelet_engine.s3.files import clone, copy_bytes, copy_range
+from sagelet_engine.s3.group_commit import Check
 from sagelet_engine.s3.records import FULL_OBJECT, StoredObject
 from sagelet_engine.s3.staged import rest
-from sagelet_engine.s3.store import Check, S3Store
+from sagelet_engine.s3.store import S3Store
 
 MAX_DELETED = 1000
 
