@@ -30,6 +30,11 @@ _NAMESPACE = uuid.UUID("0f5b8f0e-6a0b-4c57-9d2f-3a1c4d0e7b21")
 
 
 class EventBus(Protocol):
+    @property
+    def has_any_rules(self) -> bool:
+        """True if `has_rules` is true for an account. Does not raise."""
+        ...
+
     def has_rules(self, account: str, region: str) -> bool:
         """True if the account's default event bus has a rule that may take an event. Does not raise."""
         ...
@@ -44,6 +49,10 @@ class StateEvents:
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
+
+    @property
+    def is_heard(self) -> bool:
+        return self._bus.has_any_rules
 
     def announce(self, job: Job | Orchestration) -> None:
         account, region = job.key.account, job.key.region
