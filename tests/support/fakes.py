@@ -139,6 +139,11 @@ class FakeStatuses:
         self.jobs: list[Job] = []
         self.orchestrations: list[Orchestration] = []
         self.failing = False
+        self.heard = True
+
+    @property
+    def is_heard(self) -> bool:
+        return self.heard
 
     def announce(self, job: Job | Orchestration) -> None:
         if self.failing:

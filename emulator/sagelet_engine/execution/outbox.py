@@ -1,19 +1,18 @@
 """Tells the status sink every status that a job enters, in order.
 
 The store writes a note of each status in the transaction that enters it, so a crash loses none. A note is dropped only
-after the sink has received it, so the last few may be sent twice. Jobs never wait for the sink.
+after the sink has received it, so the last few may be sent twice. Notes that nobody would hear of are dropped unread.
+Jobs never wait for the sink.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.job import Job
-from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.orchestrations import Orchestrations
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +51,18 @@ class Outbox(threading.Thread):
 
     def _announce_batch(self) -> bool:
         """Announces the next notes. True if there may be more that came before."""
-        jobs = self._announce_notes(self._store.noted_statuses(BATCH), self._store.drop_noted_statuses)
-        kept = self._store.orchestrations
-        orchestrations = self._announce_notes(kept.noted_statuses(BATCH), kept.drop_noted_statuses)
-        return jobs or orchestrations
+        more = False
+        for kept in (self._store, self._store.orchestrations):
+            # Read first: what is noted later may be heard by somebody who begins to listen now.
+            last = kept.last_noted_status()
+            if last and not self._sink.is_heard:
+                self._drop(kept, last)
+            elif last:
+                more = self._announce_notes(kept) or more
+        return more
 
-    def _announce_notes(self, notes: Sequence[tuple[int, Job | Orchestration]], drop: Callable[[int], None]) -> bool:
+    def _announce_notes(self, kept: Store | Orchestrations) -> bool:
+        notes = kept.noted_statuses(BATCH)
         last = 0
         for number, job in notes:
             if self._closing.is_set():
@@ -69,6 +74,9 @@ class Outbox(threading.Thread):
                 log.exception("%s: its status %s was not announced", job.key.name, job.status.value)
             last = number
         if last:
-            failpoint(Failpoint.AFTER_ANNOUNCEMENT)
-            drop(last)
+            self._drop(kept, last)
         return len(notes) == BATCH
+
+    def _drop(self, kept: Store | Orchestrations, last: int) -> None:
+        failpoint(Failpoint.AFTER_ANNOUNCEMENT)
+        kept.drop_noted_statuses(last)

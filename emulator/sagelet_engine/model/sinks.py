@@ -46,6 +46,11 @@ def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
 
 
 class StatusSink(Protocol):
+    @property
+    def is_heard(self) -> bool:
+        """False if nobody would hear of a status that is announced now. Must not raise."""
+        ...
+
     def announce(self, job: Job | Orchestration) -> None:
         """Takes a status that a job or an orchestration entered. `job` is its record at that time.
 

@@ -127,7 +127,7 @@ def decode_listed(
 
 def _key(fields: dict[str, str]) -> JobKey:
     """Returns the job's key. A record from before kinds existed is a training job's."""
-    kind = JobKind(fields.get("kind", JobKind.TRAINING.value))
+    kind = _KINDS[fields.get("kind", JobKind.TRAINING.value)]
     return JobKey(fields["account"], fields["region"], fields["name"], kind)
 
 

@@ -236,6 +236,10 @@ class Store(Database):
         with self._connection() as db:
             return sql_notes.oldest(db, limit)
 
+    def last_noted_status(self) -> int:
+        """Returns the number of the newest status that was not announced yet, or 0."""
+        return int(self._rows("SELECT coalesce(max(seq), 0) FROM noted_statuses")[0][0])
+
     def drop_noted_statuses(self, last: int) -> None:
         """Forgets the noted statuses up to a number, after they are announced. After a crash they may come again."""
         with self._write(durable=False) as db:

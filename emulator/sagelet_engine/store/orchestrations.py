@@ -193,6 +193,10 @@ class Orchestrations:
         """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
         return [(row[0], self._access.decoded(_decode, row[1:])) for row in self._rows(_OLDEST, (limit,))]
 
+    def last_noted_status(self) -> int:
+        """Returns the number of the newest status that was not announced yet, or 0."""
+        return int(self._rows("SELECT coalesce(max(seq), 0) FROM noted_orchestrations", ())[0][0])
+
     def drop_noted_statuses(self, last: int) -> None:
         with self._write() as db:
             db.execute("DELETE FROM noted_orchestrations WHERE seq <= ?", (last,))

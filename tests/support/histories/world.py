@@ -70,6 +70,10 @@ class Statuses:
         self._schedule = schedule
         self.announced: list[tuple[str, int]] = []
 
+    @property
+    def is_heard(self) -> bool:
+        return True
+
     def announce(self, job: Job | Orchestration) -> None:
         assert isinstance(job, TrainingJob), "no history has an orchestration"
         self._schedule.step()

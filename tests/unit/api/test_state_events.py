@@ -36,6 +36,8 @@ def world(tmp_path: Path) -> Iterator[ApiWorld]:
 class NoRules:
     """An EventBus without rules."""
 
+    has_any_rules = False
+
     def has_rules(self, _account: str, _region: str) -> bool:
         return False
 

@@ -125,6 +125,26 @@ def test_a_sink_that_fails_stops_no_job_and_no_later_status(world: World, sink: 
     assert told(sink) == []
 
 
+def test_what_nobody_would_hear_of_is_dropped_unread(
+    world: World, sink: FakeStatuses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_store: Store, _limit: int) -> list[tuple[int, TrainingJob]]:
+        raise AssertionError("a note was read")
+
+    monkeypatch.setattr(Store, "noted_statuses", read)
+    sink.heard = False
+    world.create("one")
+    world.host("one").end(0)
+    world.ended("one")
+    until(lambda: left(world) == 0)
+    monkeypatch.undo()
+    sink.heard = True
+    world.create("two")
+    world.host("two").end(0)
+    until(lambda: told(sink, "two") == LIFE)
+    assert told(sink) == []
+
+
 def test_a_sink_that_hangs_holds_no_job_up(world: World, sink: FakeStatuses, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, go_on = threading.Event(), threading.Event()
 

@@ -84,18 +84,29 @@ def _log_line(logs: Any, group: str, text: str) -> None:
     logs.put_log_events(group, stream, [{"timestamp": round(time.time() * 1000), "message": text}])
 
 
+def _has_rules(backend: Any) -> bool:
+    bus = backend.event_buses.get("default")
+    return bus is not None and bool(bus.rules)
+
+
 class MotoEvents:
     """An EventBus: passes events to the rules of an account's default event bus."""
 
     def __init__(self, moto: MotoProcess) -> None:
         self._moto = moto
 
-    def has_rules(self, account: str, region: str) -> bool:
+    @property
+    def has_any_rules(self) -> bool:
         """False while moto is not loaded."""
         if not self._moto.is_loaded:
             return False
-        bus = self._moto.backend("events")[account][region].event_buses.get("default")
-        return bus is not None and bool(bus.rules)
+        # In one step each, because other threads make backends.
+        accounts = list(self._moto.backend("events").items())
+        return any(_has_rules(backend) for _, regions in accounts for backend in list(regions.values()))
+
+    def has_rules(self, account: str, region: str) -> bool:
+        """False while moto is not loaded."""
+        return self._moto.is_loaded and _has_rules(self._moto.backend("events")[account][region])
 
     def put_event(self, account: str, region: str, event: Event) -> None:
         deliver(self._moto.backend, account, region, event)

@@ -8,6 +8,11 @@ from sagelet_engine.model.orchestration import Orchestration
 
 
 class EventBus(Protocol):
+    @property
+    def has_any_rules(self) -> bool:
+        """True if `has_rules` is true for an account. Does not raise."""
+        ...
+
     def has_rules(self, account: str, region: str) -> bool:
         """True if the account's default event bus has a rule that may take an event. Does not raise."""
         ...
@@ -22,6 +27,10 @@ class StateEvents:
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
+
+    @property
+    def is_heard(self) -> bool:
+        return self._bus.has_any_rules
 
     def announce(self, job: Job | Orchestration) -> None:
         account, region = job.key.account, job.key.region
