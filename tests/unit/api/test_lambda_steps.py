@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.functions import invocations
+from sagelet_engine.functions import package
 from sagelet_engine.orchestration import orchestrator
 from sagelet_engine.store.orchestrations import Kept
 from support.api_world import ACCOUNT, REGION, ApiWorld
@@ -296,7 +296,7 @@ def test_a_full_disk_is_one_line_at_a_time_and_the_step_runs_later(
 
     if where == "unpack":
         error: Exception = OSError(errno.ENOSPC, "No space left on device")
-        monkeypatch.setattr(invocations, "unpack", full(error, invocations.unpack))
+        monkeypatch.setattr(package, "unpack", full(error, package.unpack))
     else:
         error = StoreUnavailable("the disk of the data directory is full")
         monkeypatch.setattr(Kept, "update", full(error, Kept.update))
