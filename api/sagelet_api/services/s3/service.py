@@ -4,7 +4,7 @@ The API finds the operation and its handler.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -14,7 +14,7 @@ from sagelet_api.protocol.s3 import codec, request, xml
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import NotModified, method_not_allowed, not_implemented, translated
 from sagelet_api.services.s3 import acls, buckets, configuration, listings, permissions, reading, uploading, writing
-from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_event
+from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_events
 from sagelet_api.services.s3.description import default_encryption
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import SageletError, SettingsError
@@ -44,8 +44,9 @@ class S3:
     def _described(self, bucket: str) -> Mapping[str, Any]:
         return {**plain(bucket), **default_encryption(self.store, self._others, self.store.catalog.bucket(bucket))}
 
-    def _tell(self, event: str, stored: StoredObject) -> None:
-        send_event(self.store, self._others, self.store.catalog.bucket(stored.bucket), stored, event)
+    def _tell(self, event: str, bucket: str, stored: Sequence[StoredObject]) -> None:
+        if stored:
+            send_events(self.store, self._others, self.store.catalog.bucket(bucket), event, stored)
 
 
 def open_s3(settings: Settings, clock: Clock, others: OtherServices) -> S3:
