@@ -1,6 +1,6 @@
 """The store as jobs use it: the port `model/objects.py`, in process, and without a copy where possible."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BufferedWriter, RawIOBase
 from pathlib import Path
@@ -17,13 +17,13 @@ from sagelet_engine.s3.verifying import verify
 
 #: The number of objects of a listing that are in memory at once.
 PAGE = 1000
-#: Called when a job has put an object or removed one.
-Listener = Callable[[str, StoredObject], None]
+#: Called when a job has put or removed objects of a bucket: the event, the bucket and the objects.
+Listener = Callable[[str, str, Sequence[StoredObject]], None]
 #: Returns the `attributes` of an object that a job puts into a bucket.
 Described = Callable[[str], Mapping[str, Any]]
 
 
-def nobody(_event: str, _stored: StoredObject) -> None:
+def nobody(_event: str, _bucket: str, _stored: Sequence[StoredObject]) -> None:
     """A Listener that ignores every event."""
 
 
@@ -107,15 +107,13 @@ class JobObjectStore:
             failpoint(Failpoint.BEFORE_OBJECT)
             stored = self._store.put_all(bucket, made.staged, attributes=self._described(bucket))
         failpoint(Failpoint.AFTER_OBJECT)
-        for one in stored:
-            self._listener("Put", one)
+        self._listener("Put", bucket, stored)
 
     def delete(self, account: str, region: str, bucket: str, key: str) -> None:  # noqa: ARG002
         """Removes an object. A missing object, or a missing bucket, is not an error."""
         if not self.has_bucket(account, bucket):
             return
-        for gone in self._store.delete(bucket, [key]):
-            self._listener("Delete", gone)
+        self._listener("Delete", bucket, self._store.delete(bucket, [key]))
 
     def _check(self, account: str, bucket: str) -> None:
         if self._store.catalog.bucket(bucket).account != account:

@@ -25,7 +25,8 @@ def page(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str,
     found = Page()
     if not limit:
         return found
-    for entry in _entries(catalog, bucket, prefix, delimiter, after):
+    # Without a delimiter each row is an entry, and one more row tells whether the page is the last.
+    for entry in _entries(catalog, bucket, prefix, delimiter, after, _FIRST if delimiter else limit + 1):
         if len(found.objects) + len(found.common_prefixes) == limit:
             found.truncated = True
             break
@@ -38,8 +39,11 @@ def page(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str,
     return found
 
 
-def _entries(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str) -> Iterator[StoredObject | str]:
-    position, size = after.encode(), _FIRST
+def _entries(
+    catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str, size: int
+) -> Iterator[StoredObject | str]:
+    """Yields keys and common prefixes. `size`: rows that are read at first."""
+    position = after.encode()
     while rows := catalog.under(bucket, prefix, position, inclusive=False, limit=size):
         size = min(size * 2, _MOST)
         for row in rows:

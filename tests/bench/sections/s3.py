@@ -31,9 +31,10 @@ from support.server import ACCOUNT, SageletProcess, ServerProcess
 HEADS = (
     ("object, way", "sagelet s", "moto s", "moto / sagelet", "sagelet CPU s", "moto CPU s", "sagelet MB more",
      "moto MB more", "promised"),
+    ("object, way", "sagelet s", "nothing kept s", "cp, sync, md5sum s", "sagelet above nothing kept s", "promised"),
     ("request", "sagelet p50 ms", "p99 ms", "nothing kept p50 ms", "moto p50 ms", "p99 ms", "moto / sagelet",
      "promised"),
-    ("object, way", "sagelet s", "nothing kept s", "cp, sync, md5sum s", "sagelet above nothing kept s", "promised"),
+    *small_objects.HEADS,
 )  # fmt: skip
 BUCKET, LISTED = "bench", "listed"
 BLOCK = RANGE = 1 << 20
@@ -222,7 +223,7 @@ def _floors(plan: Plan, found: dict[tuple[str, str], list[Transfer]]) -> Table:
     )
     moved = [one for way in WAYS for one in found[way, NOTHING]]
     counts = {"bytes": (sum(count for count, _ in moved), plan.one[1] * len(moved))}
-    return Table("Objects beside the floors", HEADS[2], rows, conditions, counts)
+    return Table("Objects beside the floors", HEADS[1], rows, conditions, counts)
 
 
 def _on_disk(source: Path) -> Transfer:
@@ -298,7 +299,7 @@ def _requests(plan: Plan, ranges: Row, stores: dict[str, Store]) -> Table:
     )
     rows = [ranges, _request_row(f"a page of {plan.keys:,} keys, list_objects_v2", seconds)]
     counts = {"keys": (every, plan.keys), "keys in pages": (keys[OURS], keys[MOTO])}
-    return Table("Single requests", HEADS[1], rows, conditions, counts)
+    return Table("Single requests", HEADS[2], rows, conditions, counts)
 
 
 def _timed(work: Callable[[], int]) -> tuple[int, float]:

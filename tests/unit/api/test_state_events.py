@@ -11,7 +11,7 @@ import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.moto.event_input import target_input
-from sagelet_api.services.sagemaker import state_events
+from sagelet_api.services.sagemaker import event_documents
 from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_engine.model import training
 from sagelet_engine.model.job import Job, JobKey, JobKind
@@ -47,7 +47,7 @@ class NoRules:
 
 def test_an_event_is_made_only_for_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Job] = []
-    monkeypatch.setattr(state_events, "_event_of", made.append)
+    monkeypatch.setattr(event_documents, "event_of", made.append)
     job = training.create(JobKey(ACCOUNT, REGION, "one"), "id", request("one"), {}, 0)
     StateEvents(NoRules()).announce(job)
     assert made == []

@@ -1,7 +1,7 @@
 """The context that every handler of this package gets, and its first steps."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,17 +54,20 @@ class Context:
             raise access_denied()
         return bucket
 
-    def tell(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
-        send_event(self.store, self.others, bucket, stored, event)
+    def tell(self, bucket: Bucket, event: str, *stored: StoredObject) -> None:
+        send_events(self.store, self.others, bucket, event, stored)
 
 
 Handler = Callable[[Context, Parameters], Result]
 
 
-def send_event(store: S3Store, others: OtherServices, bucket: Bucket, stored: StoredObject, event: str) -> None:
-    """Sends an object's event if its bucket has a notification configuration."""
+def send_events(
+    store: S3Store, others: OtherServices, bucket: Bucket, event: str, stored: Iterable[StoredObject]
+) -> None:
+    """Sends an event of each object if their bucket has a notification configuration."""
     if notification := store.catalog.configuration(bucket.name, NOTIFICATION).get(""):
-        others.object_event(bucket, notification, stored, event)
+        for one in stored:
+            others.object_event(bucket, notification, one, event)
 
 
 def owner(account: str) -> dict[str, str]:

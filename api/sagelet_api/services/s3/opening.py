@@ -27,7 +27,7 @@ class S3:
         self.service = Late(service)
         self.objects = JobObjectStore(
             store,
-            lambda event, stored: self.service().tell(event, stored),
+            lambda event, bucket, stored: self.service().tell(event, bucket, stored),
             lambda bucket: self.service().described(bucket),
         )
 

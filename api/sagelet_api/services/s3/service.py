@@ -1,6 +1,6 @@
 """S3's API: finds the operation and its handler."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -10,7 +10,7 @@ from sagelet_api.protocol.s3 import codec, request, xml
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import NotModified, method_not_allowed, not_implemented, translated
 from sagelet_api.services.s3 import acls, buckets, configuration, listings, permissions, reading, uploading, writing
-from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_event
+from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_events
 from sagelet_api.services.s3.description import default_encryption
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.s3.job_objects import plain
@@ -66,9 +66,10 @@ class S3Service:
         """Returns the `attributes` of an object that a job puts into a bucket."""
         return {**plain(bucket), **default_encryption(self._store, self._others, self._store.catalog.bucket(bucket))}
 
-    def tell(self, event: str, stored: StoredObject) -> None:
-        """Tells the bucket's targets that a job has put an object or removed one."""
-        send_event(self._store, self._others, self._store.catalog.bucket(stored.bucket), stored, event)
+    def tell(self, event: str, bucket: str, stored: Sequence[StoredObject]) -> None:
+        """Tells the bucket's targets that a job has put objects or removed some."""
+        if stored:
+            send_events(self._store, self._others, self._store.catalog.bucket(bucket), event, stored)
 
     def name_operation(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its operation. S3's routes look at the query and at headers, too. Raises S3Error."""

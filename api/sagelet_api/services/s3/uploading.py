@@ -94,7 +94,7 @@ def complete_multipart_upload(context: Context, parameters: Parameters) -> Resul
         # notification.
         stored = context.uploads.completed(bucket.name, key, upload_id, parts, expected=expected, size=size)
     else:
-        context.tell(bucket, stored, "CompleteMultipartUpload")
+        context.tell(bucket, "CompleteMultipartUpload", stored)
     location = f"http://{context.request.call.headers.get('host', 'localhost')}/{bucket.name}/{stored.key}"
     members = {"Location": location, "Bucket": bucket.name, "Key": stored.key, "ETag": quoted(stored.etag)}
     return Result({**members, **checksums(stored), **encryption(stored.attributes)})

@@ -40,7 +40,7 @@ def put_object(context: Context, parameters: Parameters) -> Result:
         stored = context.store.put(
             bucket.name, context.request.key, staged, check=check, attributes=kept, tags=tags, checksums=sums
         )
-    context.tell(bucket, stored, "Put")
+    context.tell(bucket, "Put", stored)
     return Result({"ETag": quoted(stored.etag), **checksums(stored), **encryption(stored.attributes)})
 
 
@@ -61,7 +61,7 @@ def copy_object(context: Context, parameters: Parameters) -> Result:
             stored = _copy_anew(context, source, data, algorithm, check=check, **members)
         else:
             stored = _copy_blocks(context.store, context.request.key, bucket.name, source, data, check, members)
-    context.tell(bucket, stored, "Copy")
+    context.tell(bucket, "Copy", stored)
     result = {"ETag": quoted(stored.etag), "LastModified": stored.modified_ms, **checksums(stored)}
     return Result({"CopyObjectResult": result, **encryption(stored.attributes)})
 
@@ -86,8 +86,7 @@ def delete_object(context: Context, parameters: Parameters) -> Result:
         check(current)
         return False
 
-    for gone in context.store.delete(bucket.name, [context.request.key], spare=spare):
-        context.tell(bucket, gone, "Delete")
+    context.tell(bucket, "Delete", *context.store.delete(bucket.name, [context.request.key], spare=spare))
     return Result()
 
 
@@ -100,8 +99,7 @@ def delete_objects(context: Context, parameters: Parameters) -> Result:
     entries = named_objects(parameters)
     keys = [entry["Key"] for entry in entries]
     spared = _Spared(entries)
-    for gone in context.store.delete(bucket.name, keys, spare=spared):
-        context.tell(bucket, gone, "Delete")
+    context.tell(bucket, "Delete", *context.store.delete(bucket.name, keys, spare=spared))
     deleted = [{"Key": key} for key in keys if key not in spared.errors]
     return Result({"Deleted": [] if request.get("Quiet") else deleted, "Errors": [*spared.errors.values()]})
 
