@@ -14,11 +14,12 @@ T = TypeVar("T")
 
 
 def wait_for(what: str, condition: Callable[[], T | None]) -> T:
-    """Waits for the first true value of `condition` and returns it."""
-    deadline = time.monotonic() + DEADLINE_S
+    """Waits for the first true value of `condition` and returns it. Looks more rarely the longer it waits."""
+    begin = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S:.0f} s"
-        time.sleep(0.02)
+        passed = time.monotonic() - begin
+        assert passed < DEADLINE_S, f"{what}: not within {DEADLINE_S:.0f} s"
+        time.sleep(max(0.02, min(0.25, passed / 20)))
     return value
 
 

@@ -34,11 +34,11 @@ ENVIRONMENT: dict[str, str] = {}
 AnyServer = TypeVar("AnyServer", bound="ServerProcess")
 
 
-def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05, slowest: float = 0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05, slowest: float = 0.2) -> Any:
     """Polls a condition until it is true, with a deadline, and returns its value.
 
-    `slowest`: for a condition that stays true. The interval grows to so many seconds, with a twentieth of the time
-    that has passed, because the calls take CPU time from what the test waits for.
+    `slowest`: the interval grows to so many seconds, with a twentieth of the time that has passed, because the calls
+    take CPU time from what the test waits for. It may be longer for a condition that stays true.
     """
     begin = time.monotonic()
     while not (value := condition()):

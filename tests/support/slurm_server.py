@@ -45,7 +45,7 @@ class SlurmJobs(Jobs):
 
     def training(self, name: str, lines: int = 1) -> None:
         """Waits until the job's host has said that it is ready."""
-        until(lambda: self.lines(name).count("ready") >= lines or self.failed(name))
+        until(lambda: self.lines(name).count("ready") >= lines or self.failed(name), slowest=0.5)
 
     def lines(self, name: str) -> list[str]:
         """Returns the lines of all streams. Each attempt has its own streams."""
@@ -59,7 +59,7 @@ class SlurmJobs(Jobs):
 
     def pending(self, name: str, text: str) -> str:
         """Waits until a pending job's message contains `text`. Returns the message."""
-        until(lambda: text in self.message(name) or self.failed(name))
+        until(lambda: text in self.message(name) or self.failed(name), slowest=0.5)
         assert self.describe(name)["SecondaryStatus"] == "Pending"
         return self.message(name)
 
