@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sagelet.sessions import QuickWaiters
     from sagelet.testing.faults import Faults
 
-#: Seconds after which a server that prints nothing counts as failed. It takes one second.
+#: Seconds after which a server that prints nothing counts as failed. It takes a third of a second.
 START_TIMEOUT_S = 120.0
 #: Seconds that a server has to end its jobs' processes.
 STOP_TIMEOUT_S = 60.0
