@@ -35,6 +35,10 @@ class Commit:
     #: Set when the commit has failed.
     error: BaseException | None = None
 
+    @property
+    def over(self) -> bool:
+        return self.stored is not None or self.error is not None
+
     def result(self) -> StoredObject:
         """Returns the object. Raises the error of a commit that has failed."""
         if self.stored is None:
@@ -44,30 +48,40 @@ class Commit:
 
 
 class GroupCommit:
-    """The commits of one process. `guard`: held by the thread whose turn it is. `make`: makes commits, and sets the
-    object or the error of each.
+    """The commits of one process. `guard`: held by the thread that commits. `make`: makes commits, and sets the object
+    or the error of each.
     """
 
     def __init__(self, guard: threading.Lock, make: Callable[[Sequence[Commit]], None]) -> None:
         self._guard = guard
         self._make = make
-        self._queue = threading.Lock()
+        self._changed = threading.Condition()
         self._waiting: list[Commit] = []
+        #: True while a thread makes commits.
+        self._busy = False
 
     def run(self, commit: Commit) -> StoredObject:
         """Makes a commit, or waits until another thread has made it. Raises the error of the commit."""
-        with self._queue:
+        with self._changed:
             self._waiting.append(commit)
-        with self._guard:
-            with self._queue:
-                commits, self._waiting = self._waiting, []
-            if commits:
-                self._make_all(commits)
+            self._changed.wait_for(lambda: commit.over or not self._busy)
+            commits: list[Commit] = []
+            if not commit.over:
+                commits, self._waiting = self._waiting, commits
+                self._busy = True
+        if commits:
+            self._make_all(commits)
         return commit.result()
 
     def _make_all(self, commits: Sequence[Commit]) -> None:
         try:
-            self._make(commits)
+            with self._guard:
+                self._make(commits)
         except BaseException as error:
             for one in commits:
                 one.error = one.error or error
+        finally:
+            # All of them wake up at once. A lock would wake one after another.
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
