@@ -1,7 +1,8 @@
 """Ten training scripts of 2021 to 2024, unchanged: natively and compiled, by one worker and by several.
 
 Each worker imports the script's libraries, which is most of what these tests cost. So CI runs five of the scripts, one
-for each launcher and library, with two workers. `make period` runs all ten with four (one of them with two).
+for each launcher and library, with several workers: one with four, the others with two. `make period` runs all ten with
+four (one of them with two).
 """
 
 import os

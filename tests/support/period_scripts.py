@@ -71,7 +71,7 @@ SCRIPTS = (
         {"total_epochs": "3", "save_every": "2", "batch_size": "{batch}"},
         batch=16,
         says=(r"epoch (\d+) mean loss ([\d.]+)",),
-        several_in_ci=2,
+        several_in_ci=4,
     ),
     PeriodScript(
         "glue_accelerate_2023", "run_glue_no_trainer.py", "huggingface-pytorch", HF_4_21,
