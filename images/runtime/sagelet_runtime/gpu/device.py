@@ -17,6 +17,8 @@ POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
 
 #: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's, `plugin` a PJRT plugin's (gpu/plugin.py).
 CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "plugin"
+#: Values of PJRT_DEVICE for XLA on CPUs. The job's client decides between them.
+CPUS = ("CPU", gpu.CPU_DEVICE)
 
 
 class UnknownClient(Exception):
@@ -44,7 +46,7 @@ def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> Devi
     asked = environ.get("PJRT_DEVICE", "")
     if asked and (asked != "CUDA" or not gpus):
         reason = "PJRT_DEVICE is set in the job's environment"
-        return _on_cpu(environ, torch_xla, reason) if asked == "CPU" else DeviceChoice(asked, reason)
+        return _on_cpu(environ, torch_xla, reason) if asked in CPUS else DeviceChoice(asked, reason)
     if not gpus:
         return _on_cpu(environ, torch_xla, "this host has no GPU")
     try:

@@ -173,8 +173,29 @@ def install(_torch_xla: Any) -> None:
     rank, size = _world(os.environ)
     if size > 1 and not on_cpu(os.environ):
         say(ranks_line("NCCL is to join the workers", rank, size))
+    if is_cpu_plugin(os.environ):
+        import torch_xla.runtime as xr
+
+        _stand_in_for_cpu(xr)
     plugins.use_dynamic_plugins()
     plugins.register_plugin(os.environ["PJRT_DEVICE"], _device_plugin(plugins.DevicePlugin, path))
+
+
+def is_cpu_plugin(environ: Mapping[str, str]) -> bool:
+    """True if this job's plugin is XLA's for CPUs, whatever PJRT_DEVICE the script has set since."""
+    return environ.get(LABEL, "").startswith(f"{CPU_PLUGIN} ")
+
+
+def _stand_in_for_cpu(runtime: Any) -> None:
+    """Gives the plugin to a script that chooses CPU itself, as to a job whose Environment does."""
+    original = runtime.set_device_type
+
+    def set_device_type(pjrt_device: str) -> None:
+        original(CPU_DEVICE if pjrt_device == "CPU" else pjrt_device)
+
+    runtime.set_device_type = set_device_type
+    if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
+        os.environ["PJRT_DEVICE"] = CPU_DEVICE
 
 
 class ClientOptions(TypedDict, total=False):

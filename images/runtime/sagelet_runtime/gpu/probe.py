@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sagelet_runtime.base import deferrals, quiet_imports
+from sagelet_runtime.base import deferrals, fatal_lines, quiet_imports
 from sagelet_runtime.base.variables import on_cpu
 from sagelet_runtime.gpu import pjrt_api
 
@@ -74,12 +74,14 @@ def probe(environ: Mapping[str, str]) -> Result:
 
 
 def telling_line(said: str) -> str:
-    """Returns the most telling line of an error output: Python's own error, or else the last line about an error."""
+    """Returns the most telling line of an error output: Python's own error, else C++'s, else the last error."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and not _NOISE.match(line)]
     raised = [line for line in lines if _RAISED.match(line)]
+    # The first one: C++ ends the process there.
+    fatal = list(filter(None, map(fatal_lines.said, lines)))[:1]
     telling = [line for line in lines if _TELLING.search(line)]
     # Lines after a Python error are not the cause: torch_xla aborts in its exit handler.
-    return (raised or telling or lines or [""])[-1][:300]
+    return (raised or fatal or telling or lines or [""])[-1][:300]
 
 
 def _ending(code: int) -> str:
