@@ -224,7 +224,8 @@ def fake(directory: Path, how: str) -> dict[str, str]:
     ],
 )
 def test_what_a_trial_says(tmp_path: Path, how: str, patience: str, said: str) -> None:
-    assert probe.probe({**fake(tmp_path, how), probe.SECONDS: patience}).problem == said
+    found = probe.probe({**fake(tmp_path, how), probe.SECONDS: patience})
+    assert (found.problem, found.killed) == (said, how == "aborts")
 
 
 #: XLA's output about a flag's value, without most of its 100 lines.

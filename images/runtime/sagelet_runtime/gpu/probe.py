@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -47,6 +48,8 @@ class Result:
     problem: str | None = None
     #: The plugin's version of the PJRT C API: `0.115`. Empty if the trial did not get so far.
     api: str = ""
+    #: True if something else ended the trial, such as the kernel for want of memory. It is no verdict on the plugin.
+    killed: bool = False
 
 
 def probe(environ: Mapping[str, str]) -> Result:
@@ -70,7 +73,8 @@ def probe(environ: Mapping[str, str]) -> Result:
     if tried.returncode == 0 and stage == WORKS:
         return Result(None, api)
     why = telling_line(tried.stderr) or _ending(tried.returncode)
-    return Result(f"the trial failed while {_meant(stage)}: {why}", api)
+    killed = -tried.returncode in (signal.SIGKILL, signal.SIGTERM)
+    return Result(f"the trial failed while {_meant(stage)}: {why}", api, killed)
 
 
 def telling_line(said: str) -> str:
