@@ -48,7 +48,7 @@ class Result:
     problem: str | None = None
     #: The plugin's version of the PJRT C API: `0.115`. Empty if the trial did not get so far.
     api: str = ""
-    #: True if something else ended the trial, such as the kernel for want of memory. It is no verdict on the plugin.
+    #: True if something else ended the trial, such as the kernel for want of memory. The plugin may work all the same.
     killed: bool = False
 
 
