@@ -152,4 +152,7 @@ def test_why_cpp_ended_the_process_is_the_error_message(line: str) -> None:
         collector.feed(one)
     said = "The script was ended by signal 6 (SIGABRT): Unknown flag in XLA_FLAGS: --typo=1"
     assert without_error(-6, collector.last_text, collector.fatal) == said
+    assert without_error(1, line, collector.fatal) == "Unknown flag in XLA_FLAGS: --typo=1"
+    assert without_error(1, "--", collector.fatal) == "Unknown flag in XLA_FLAGS: --typo=1"
+    assert without_error(1, "no data", collector.fatal) == "no data"
     assert without_error(-9, collector.last_text, collector.fatal) == "The script was ended by signal 9 (SIGKILL)"

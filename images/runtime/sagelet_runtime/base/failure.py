@@ -86,14 +86,16 @@ class ErrorCollector:
 def without_error(code: int, last_text: str, fatal: str = "") -> str:
     """Returns the ErrorMessage of a script that left no error: AWS's is empty. `last_text`: its last line on stderr.
 
-    `fatal`: why C++ ended the process, if it said so.
+    `fatal`: why C++ ended the process, if it said so. XLA's plugins end it with 1, and may list their flags after that.
     Python and shells print the reason last on stderr if they end with one of `_REASONED`. After any other exit code the
     last line may be anything.
     """
     if code < 0:
         ended = f"The script was ended by signal {-code} ({_signal_name(-code)})"
         return f"{ended}: {fatal}"[:ERROR_BUDGET] if fatal and -code == signal.SIGABRT else ended
-    return last_text.strip()[:ERROR_BUDGET] if code in _REASONED else ""
+    last = last_text.strip()
+    reason = fatal if fatal_lines.said(last) or last.startswith("--") else ""
+    return (reason or last)[:ERROR_BUDGET] if code in _REASONED else ""
 
 
 def _signal_name(number: int) -> str:
