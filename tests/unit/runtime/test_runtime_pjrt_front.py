@@ -77,6 +77,7 @@ def test_what_one_process_compiled_the_next_one_reads(machine: Machine) -> None:
     [
         {"XLA_FLAGS": "--xla_gpu_enable_fast_math=true"},
         {"SAGELET_COMPILE_KEY": "torch_xla 2.9.0"},
+        {"PJRT_NPROC": "1"},
         {"FAKE_VERSION": "cuda 12090"},
         {"FAKE_KIND": "NVIDIA A100"},
         {"OPTIONS": "num_replicas: 2"},

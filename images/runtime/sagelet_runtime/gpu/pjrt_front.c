@@ -288,7 +288,8 @@ static void add_devices(Sha *s, void *client) {
 }
 
 static void name_entry(CompileArgs *args, char *path, size_t size) {
-  static const char *variables[] = {"SAGELET_COMPILE_KEY", "XLA_FLAGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE"};
+  /* PJRT_NPROC: XLA's CPU client makes its programs for so many threads, and each worker has its own share of them. */
+  static const char *variables[] = {"SAGELET_COMPILE_KEY", "XLA_FLAGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "PJRT_NPROC"};
   unsigned char sum[32];
   Sha s;
   sha_begin(&s);

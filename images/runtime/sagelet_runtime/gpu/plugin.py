@@ -82,7 +82,7 @@ class Plugin:
         added = {"PJRT_DEVICE": self.route.device, PLUGIN: self.path, "PJRT_DYNAMIC_PLUGINS": "1"}
         added |= {LABEL: self.name, OLDEST: str(self.route.api.minor)}
         added |= {"XLA_FLAGS": flags} if (flags := self._flags(environ)) else {}
-        return added | self._front(environ)
+        return added | self._front()
 
     def _flags(self, environ: Mapping[str, str]) -> str:
         """Returns XLA_FLAGS with the path of ptxas and libdevice, whose package XLA does not find by itself.
@@ -100,7 +100,7 @@ class Plugin:
         found = any((directory / name).exists() for name in ("bin/ptxas", "nvvm/libdevice"))
         return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if found else ""
 
-    def _front(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def _front(self) -> dict[str, str]:
         try:
             library = str(pjrt_front.library())
         except (pjrt_front.FrontUnavailable, OSError) as error:
@@ -109,7 +109,7 @@ class Plugin:
         facts = Path(self.path).stat()
         versions += [self.name, f"{facts.st_size} bytes of {facts.st_mtime_ns}"]
         if self.route.device == CPU_DEVICE:
-            versions += [_processor(), f"{len(os.sched_getaffinity(0))} CPUs", environ.get("PJRT_NPROC", "")]
+            versions += [_processor(), f"{len(os.sched_getaffinity(0))} CPUs"]
         return {FRONT: library, NAME: self.route.renamed, KEY: ", ".join(versions)}
 
 
