@@ -57,6 +57,13 @@ def test_what_is_printed_at_interpreter_shutdown_does_not_hide_the_error() -> No
     assert text.index("RuntimeError: the reason") < text.index("at exit")
 
 
+def test_what_comes_after_a_long_traceback_does_not_hide_its_message() -> None:
+    after = "\nException ignored in: <function tqdm.__del__ at 0x7f>\n" + traceback("AttributeError: 'NoneType'", 9)
+    text = collected(traceback("RuntimeError: the reason", 100) + after)
+    assert "RuntimeError: the reason" in text
+    assert "NoneType" not in text
+
+
 def test_a_long_traceback_keeps_its_last_frames_and_message() -> None:
     text = collected(traceback("RuntimeError: boom", frames=200))
     assert len(text) <= ERROR_BUDGET

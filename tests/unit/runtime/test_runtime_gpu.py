@@ -116,6 +116,11 @@ def test_the_cpu_s_client_is_the_job_s_choice(tmp_path: Path, monkeypatch: pytes
         assert "lammps-jax-pjrt-cpu 0.11.2 (PJRT C API 0.115), which passed its trial" in found.reason
     builtin = choose_device({"SAGELET_XLA_CLIENT": "builtin", "PJRT_DEVICE": "CPU_PLUGIN"}, 0, "2.9.0")
     assert (builtin.kind, dict(builtin.environment)) == ("CPU", {})
+    several = choose_device({"CPU_NUM_DEVICES": "4"}, 0, "2.9.0")
+    assert several.kind == "CPU"
+    assert "the built-in one, since CPU_NUM_DEVICES asks for 4 devices" in several.reason
+    for one in ({"CPU_NUM_DEVICES": "1"}, {"CPU_NUM_DEVICES": "4", "SAGELET_XLA_CLIENT": "plugin"}):
+        assert choose_device(one, 0, "2.9.0").kind == "CPU_PLUGIN"
     monkeypatch.setattr(probe, "probe", lambda _environ: probe.Result("it failed when the client is made"))
     broken = choose_device({"SAGELET_XLA_CLIENT": "plugin"}, 0, "2.9.0")
     assert (broken.kind, broken.compiled, dict(broken.environment)) == ("CPU", True, {})

@@ -125,11 +125,18 @@ def fit(lines: list[str], budget: int = ERROR_BUDGET) -> list[str]:
     lines = [line for line in lines if not _MARKS.match(line)]
     if _length(lines) <= budget:
         return lines
+    lines = _without_aftermath(lines)
     at = _exception_index(lines)
     outer = lines[: min(3, at)]
     left = budget - _length([*outer, _GAP])
     message = _head(lines[at:], left * 2 // 3)
     return [*outer, _GAP, *_tail(lines[len(outer) : at], left - _length(message)), *message]
+
+
+def _without_aftermath(lines: list[str]) -> list[str]:
+    """Returns the lines before the first one that the interpreter printed while it shut down."""
+    after = (index for index in range(1, len(lines)) if lines[index].strip().startswith(_AFTERMATH))
+    return lines[: next(after, len(lines))]
 
 
 def _exception_index(lines: list[str]) -> int:
