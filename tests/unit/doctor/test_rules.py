@@ -493,6 +493,15 @@ def test_a_wrong_setting_has_a_remedy_of_its_own() -> None:
     assert "PJRT_DEVICE" in str(found(case(progress=failed(device)))["compiler-fault"].to_json()["instead"])
 
 
+def test_an_exception_of_the_shutdown_is_not_the_error() -> None:
+    lines = (
+        "Traceback (most recent call last):", '  File "train.py", line 1, in <module>', "ValueError: no rows",
+        "Exception ignored in: <function tqdm.__del__ at 0x7f>", "Traceback (most recent call last):",
+        '  File "/lib/site-packages/tqdm/std.py", line 1148, in __del__', "AttributeError: no format_interval",
+    )  # fmt: skip
+    assert '"ValueError: no rows"' in found(case(progress=failed(*lines)))["script-error"].seen.text
+
+
 def test_the_compilers_mark_alone_says_nothing_of_what_failed() -> None:
     lines = ('RuntimeError: no lowering for this"', 'ExtraInfo "SMTrainingCompiler Error: Error occurred."')
     finding = found(case(progress=failed(*lines)))["compiler-fault"]
