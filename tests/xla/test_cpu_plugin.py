@@ -40,11 +40,13 @@ SCRIPT = """
     """
 
 
-def train(base: Path, client: str, cache: Path, **variables: str) -> tuple[list[float], dict[str, Any], str]:
+def train(
+    base: Path, client: str, cache: Path, script: str = SCRIPT, **variables: str
+) -> tuple[list[float], dict[str, Any], str]:
     """Runs a job in a directory of its own. Returns its losses, what its cache did, and its log."""
     host = TrainingHost(base, instance_type="ml.m5.large")
     host.environment = {"SAGELET_XLA_CLIENT": client, "SAGELET_COMPILE_CACHE": str(cache), **variables}
-    host.script(SCRIPT)
+    host.script(script)
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
     assert ended.code == 0, ended.log
     assert "hardware=CPU" in ended.log
@@ -96,6 +98,20 @@ def _cache_of_a_job(jobs: Jobs) -> tuple[dict[str, Any], str]:
     url = f"{jobs.server.endpoint}/_sagelet/jobs/{name}/compiler-report?account={ACCOUNT}&region=us-east-1"
     report: dict[str, Any] = json.loads(urlopen(url).read())
     return dict(report["total"]["cache"]), "\n".join(jobs.log(name))
+
+
+def test_a_script_that_chooses_the_cpu_itself_gets_the_plugin(tmp_path: Path) -> None:
+    """Scripts of PyTorch/XLA's own pages do. PJRT_DEVICE=CPU in the job's Environment means the same."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    before = '\n    import os\n    os.environ["PJRT_DEVICE"] = "CPU"'
+    later = '\n    import torch_xla.runtime as xr\n    xr.set_device_type("CPU")'
+    first = train(tmp_path / "before", "plugin", cache, script=before + SCRIPT)
+    second = train(tmp_path / "later", "plugin", cache, script=later + SCRIPT)
+    assert first[0] == second[0]
+    assert (first[1]["enabled"], second[1]["misses"]) == (True, 0)
+    _, builtin, _ = train(tmp_path / "builtin", "builtin", cache, script=before + SCRIPT)
+    assert builtin["enabled"] is False
 
 
 def test_server_and_container_have_the_same_default() -> None:

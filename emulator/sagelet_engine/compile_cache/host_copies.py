@@ -28,6 +28,8 @@ UNREAD = 1
 CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "plugin"
 #: The name of an entry of XLA's.
 PROGRAM = re.compile(r"[0-9a-f]{64}")
+#: Behind the name of a copy that a worker could not load (pjrt_front.c).
+BROKEN = ".broken"
 
 
 class HostCopies:
@@ -100,6 +102,8 @@ class HostCopies:
         account, now = job.key.account, self._clock.now_ms()
         with self._guard:
             for file in sorted(place.iterdir()):
+                if file.suffix == BROKEN and PROGRAM.fullmatch(file.stem) and not host.behind_link(file):
+                    self.store.reject(account, image, file.stem, file, WITHIN)
                 if not PROGRAM.fullmatch(file.name) or host.behind_link(file):
                     continue
                 there = (self.store.directory(account, image) / file.name).exists()

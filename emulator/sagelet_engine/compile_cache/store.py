@@ -92,6 +92,17 @@ class CacheStore:
         self.remove(account, image, name)
         self.add(account, image, name, body, now_ms)
 
+    def reject(self, account: str, image: str, name: str, source: Path, within: int = 1) -> None:
+        """Drops an entry that a host could not load.
+
+        `source`: the host's copy. It must have the entry's digest: another job may have made a new entry meanwhile.
+        """
+        with suppress(OSError), nofollow.open_path(source, within) as copy:
+            with (self.directory(account, image) / name).open("rb") as kept:
+                same = kept.read(HEAD) == copy.read(HEAD)
+            if same:
+                self.remove(account, image, name)
+
     def remove(self, account: str, image: str, name: str) -> None:
         """Drops an entry, if it is there."""
         (self.directory(account, image) / name).unlink(missing_ok=True)

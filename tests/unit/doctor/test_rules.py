@@ -467,6 +467,8 @@ def test_a_checkpoint_that_cannot_be_loaded() -> None:
         "SMTrainingCompiler Error: ExecuteUserScriptError",
         "RuntimeError: Bad StatusOr access: INTERNAL: ptxas exited with non-zero error code 65280",
         "F0000 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --xla_gpu_typo",
+        "E0000 command_line_flags.cc:63] Couldn't interpret value abc for flag xla_cpu_prefer_vector_width.",
+        'F0000 flags.cc:171] Could not open file "typo" to read flags for environment variable "XLA_FLAGS".',
         "NotImplementedError: Could not run 'aten::_sparse_coo_tensor' with arguments from the 'SparseXLA' backend.",
         "RuntimeError: No PjRtPlugin registered for: CUDA. Make sure the environment is configured correctly.",
     ],
@@ -480,6 +482,24 @@ def test_a_flag_that_xla_does_not_know_is_found_in_the_script() -> None:
     script = 'import os\nos.environ["XLA_FLAGS"] = "--xla_typo=1"'
     assert found(case(script=script, progress=failed(line)))["compiler-fault"].to_json()["line"] == 2
     assert "line" not in found(case(script="import os", progress=failed(line)))["compiler-fault"].to_json()
+
+
+def test_a_wrong_setting_has_a_remedy_of_its_own() -> None:
+    value = "E0000 command_line_flags.cc:63] Couldn't interpret value abc for flag xla_cpu_width."
+    script = 'import os\nos.environ["XLA_FLAGS"] = "--xla_cpu_width=abc"'
+    finding = found(case(script=script, progress=failed(value)))["compiler-fault"].to_json()
+    assert (finding["line"], finding["instead"].split(" ")[:2]) == (2, ["Correct", "XLA_FLAGS"])
+    device = "RuntimeError: No PjRtPlugin registered for: GPU. Make sure the environment variable is right."
+    assert "PJRT_DEVICE" in str(found(case(progress=failed(device)))["compiler-fault"].to_json()["instead"])
+
+
+def test_an_exception_of_the_shutdown_is_not_the_error() -> None:
+    lines = (
+        "Traceback (most recent call last):", '  File "train.py", line 1, in <module>', "ValueError: no rows",
+        "Exception ignored in: <function tqdm.__del__ at 0x7f>", "Traceback (most recent call last):",
+        '  File "/lib/site-packages/tqdm/std.py", line 1148, in __del__', "AttributeError: no format_interval",
+    )  # fmt: skip
+    assert '"ValueError: no rows"' in found(case(progress=failed(*lines)))["script-error"].seen.text
 
 
 def test_the_compilers_mark_alone_says_nothing_of_what_failed() -> None:

@@ -258,6 +258,23 @@ def test_a_job_cannot_change_what_others_get(cached: Cached) -> None:
     assert cached.compile(cached.start("third"), "step") == ["step"], "compile() compares the content"
 
 
+def test_what_a_worker_could_not_load_is_dropped(cached: Cached) -> None:
+    first = cached.start("first")
+    cached.compile(first, "step", "eval")
+    cached.end("first", first)
+    second = cached.start("second")
+    copy = cached.place(second) / named("step")
+    copy.rename(copy.with_suffix(".broken"))
+    (cached.place(second) / f"{named('eval')}.broken").write_bytes(whole("not the one that is kept"))
+    cached.compile(second, "step")
+    cached.end("second", second)
+    assert cached.kept() == {named("eval")}, "an existing program is never changed, so the next job compiles it"
+    third = cached.start("third")
+    assert cached.compile(third, "step", "eval") == ["eval"]
+    cached.end("third", third)
+    assert cached.kept() == {named("step"), named("eval")}
+
+
 def test_a_link_in_the_place_of_the_directory_is_not_followed(cached: Cached, tmp_path: Path) -> None:
     host = cached.start("a")
     elsewhere = tmp_path / "elsewhere"

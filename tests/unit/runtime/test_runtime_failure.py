@@ -2,7 +2,7 @@ import pytest
 
 from sagelet_engine.model import verdict
 from sagelet_runtime.base import compiler_faults
-from sagelet_runtime.base.failure import ERROR_BUDGET, ErrorCollector, fit
+from sagelet_runtime.base.failure import ERROR_BUDGET, ErrorCollector, fit, without_error
 
 NAMES = ["ValueError", "RuntimeError", "KeyError"]
 
@@ -55,6 +55,13 @@ def test_what_is_printed_at_interpreter_shutdown_does_not_hide_the_error() -> No
     after = "\nException ignored in: <function f at 0x7f>\n" + traceback("KeyError: 'at exit'")
     text = collected(traceback("RuntimeError: the reason") + after)
     assert text.index("RuntimeError: the reason") < text.index("at exit")
+
+
+def test_what_comes_after_a_long_traceback_does_not_hide_its_message() -> None:
+    after = "\nException ignored in: <function tqdm.__del__ at 0x7f>\n" + traceback("AttributeError: 'NoneType'", 9)
+    text = collected(traceback("RuntimeError: the reason", 100) + after)
+    assert "RuntimeError: the reason" in text
+    assert "NoneType" not in text
 
 
 def test_a_long_traceback_keeps_its_last_frames_and_message() -> None:
@@ -137,3 +144,22 @@ def test_what_the_toolkit_adds_about_the_compiler_fits_into_the_failure_reason()
     extra = "SMTrainingCompiler Error: Error occurred in SMTrainingCompiler."
     failure = str(errors.ExecuteUserScriptError("/usr/bin/python3 train.py", return_code=1, output=text, info=extra))
     assert f'ExtraInfo "{extra}"' in verdict.algorithm_error(failure[: verdict.REASON_LIMIT], 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-28 09:06:27.628821: F external/xla/parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --typo=1",
+        "F0000 00:00:1795856786.012318    1462 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --typo=1",
+    ],
+)
+def test_why_cpp_ended_the_process_is_the_error_message(line: str) -> None:
+    collector = ErrorCollector(NAMES)
+    for one in ("step 1", line, "*** Check failure stack trace: ***"):
+        collector.feed(one)
+    said = "The script was ended by signal 6 (SIGABRT): Unknown flag in XLA_FLAGS: --typo=1"
+    assert without_error(-6, collector.last_text, collector.fatal) == said
+    assert without_error(1, line, collector.fatal) == "Unknown flag in XLA_FLAGS: --typo=1"
+    assert without_error(1, "--", collector.fatal) == "Unknown flag in XLA_FLAGS: --typo=1"
+    assert without_error(1, "no data", collector.fatal) == "no data"
+    assert without_error(-9, collector.last_text, collector.fatal) == "The script was ended by signal 9 (SIGKILL)"

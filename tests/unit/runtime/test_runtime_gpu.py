@@ -110,10 +110,17 @@ def test_the_cpu_s_client_is_the_job_s_choice(tmp_path: Path, monkeypatch: pytes
     (library.parent / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(probe, "probe", lambda _environ: probe.Result(None, "0.115"))
-    for asked in ({}, {"PJRT_DEVICE": "CPU"}):
+    for asked in ({}, {"PJRT_DEVICE": "CPU"}, {"PJRT_DEVICE": "CPU_PLUGIN"}):
         found = choose_device({"SAGELET_XLA_CLIENT": "plugin", **asked}, 0, "2.9.0")
         assert (found.kind, found.environment["SAGELET_PJRT_PLUGIN"]) == ("CPU_PLUGIN", str(library))
         assert "lammps-jax-pjrt-cpu 0.11.2 (PJRT C API 0.115), which passed its trial" in found.reason
+    builtin = choose_device({"SAGELET_XLA_CLIENT": "builtin", "PJRT_DEVICE": "CPU_PLUGIN"}, 0, "2.9.0")
+    assert (builtin.kind, dict(builtin.environment)) == ("CPU", {})
+    several = choose_device({"CPU_NUM_DEVICES": "4"}, 0, "2.9.0")
+    assert several.kind == "CPU"
+    assert "the built-in one, since CPU_NUM_DEVICES asks for 4 devices" in several.reason
+    for one in ({"CPU_NUM_DEVICES": "1"}, {"CPU_NUM_DEVICES": "4", "SAGELET_XLA_CLIENT": "plugin"}):
+        assert choose_device(one, 0, "2.9.0").kind == "CPU_PLUGIN"
     monkeypatch.setattr(probe, "probe", lambda _environ: probe.Result("it failed when the client is made"))
     broken = choose_device({"SAGELET_XLA_CLIENT": "plugin"}, 0, "2.9.0")
     assert (broken.kind, broken.compiled, dict(broken.environment)) == ("CPU", True, {})
@@ -222,7 +229,17 @@ def fake(directory: Path, how: str) -> dict[str, str]:
     ],
 )
 def test_what_a_trial_says(tmp_path: Path, how: str, patience: str, said: str) -> None:
-    assert probe.probe({**fake(tmp_path, how), probe.SECONDS: patience}).problem == said
+    found = probe.probe({**fake(tmp_path, how), probe.SECONDS: patience})
+    assert (found.problem, found.killed) == (said, how == "aborts")
+
+
+#: XLA's output about a flag's value, without most of its 100 lines.
+WRONG_VALUE = """WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+E0000 00:00:1.560030 2674 command_line_flags.cc:63] Couldn't interpret value abc for flag xla_cpu_prefer_vector_width.
+F0000 00:00:1.560044    2674 parse_flags_from_env.cc:220] Check failed: tsl::Flags::Parse(&a, b, c) Flag parsing failed.
+usage: --xla_cpu_prefer_vector_width=abc --xla_cpu_enable_fast_math=false
+	--xla_gpu_nccl_terminate_on_error=false	bool	If set, then NCCL errors will terminate the process.
+"""
 
 
 def test_the_line_that_tells_most() -> None:
@@ -234,7 +251,8 @@ F1121 16:11:30 runtime.cpp:21] Check failed: !g_computation_client_initialized
 *** Check failure stack trace: ***
 """
     assert probe.telling_line(said) == "RuntimeError: Bad StatusOr access: FAILED_PRECONDITION: No visible GPU devices."
-    assert probe.telling_line("F0101 a.cc:1] Check failed: x\n    @ 0x1 main\n") == "F0101 a.cc:1] Check failed: x"
+    assert probe.telling_line("F0101 a.cc:1] Check failed: x\n    @ 0x1 main\n") == "Check failed: x"
+    assert probe.telling_line(WRONG_VALUE) == "Couldn't interpret value abc for flag xla_cpu_prefer_vector_width."
     assert probe.telling_line("") == ""
 
 

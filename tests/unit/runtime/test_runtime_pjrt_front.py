@@ -51,6 +51,9 @@ class Machine:
     def entries(self) -> list[Path]:
         return sorted(path for path in self.cache.iterdir() if len(path.name) == 64)
 
+    def broken(self) -> list[str]:
+        return [path.stem for path in self.cache.glob("*.broken")]
+
 
 @pytest.fixture
 def machine(libraries: tuple[Path, Path], tmp_path: Path) -> Machine:
@@ -74,6 +77,7 @@ def test_what_one_process_compiled_the_next_one_reads(machine: Machine) -> None:
     [
         {"XLA_FLAGS": "--xla_gpu_enable_fast_math=true"},
         {"SAGELET_COMPILE_KEY": "torch_xla 2.9.0"},
+        {"PJRT_NPROC": "1"},
         {"FAKE_VERSION": "cuda 12090"},
         {"FAKE_KIND": "NVIDIA A100"},
         {"OPTIONS": "num_replicas: 2"},
@@ -94,7 +98,8 @@ def test_an_entry_that_is_not_whole_is_compiled_again(machine: Machine, how: str
     entry.write_bytes({"cut": data[:-1], "changed": data[:-1] + b"?", "empty": b""}[how])
     again = machine.compile("step")
     assert (again["made"], again["hits"], again["misses"]) == (["compiled step"], 0, 1)
-    assert machine.entries()[0].read_bytes() == data
+    assert entry.read_bytes() == data
+    assert machine.broken() == [entry.name], "the engine drops its own"
     assert machine.compile("step")["hits"] == 1
 
 
@@ -122,9 +127,10 @@ def test_a_plugin_that_cannot_read_back_has_no_cache_and_says_so(machine: Machin
 
 def test_an_entry_that_the_plugin_refuses_is_replaced(machine: Machine) -> None:
     machine.compile("step")
+    (entry,) = machine.entries()
     found = machine.compile("step", FAKE_PLUGIN="load")
     assert (found["made"], found["errors"]) == (["compiled step"], 0)
-    assert machine.entries() == []
+    assert (machine.entries(), machine.broken()) == ([], [entry.name])
 
 
 def test_an_error_of_the_compiler_is_the_caller_s(machine: Machine) -> None:

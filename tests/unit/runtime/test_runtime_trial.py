@@ -161,6 +161,13 @@ def test_a_failed_trial_counts_for_an_hour(host: Host, monkeypatch: pytest.Monke
     assert json.loads(file.read_text())["works"] is True
 
 
+def test_a_trial_that_something_else_ended_is_no_verdict(host: Host) -> None:
+    host.result = probe.Result("the process ended with signal 9", killed=True)
+    assert not host.tried().works
+    host.result = probe.Result(None, "0.116")
+    assert (host.tried().works, host.trials) == (True, 2)
+
+
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"works": true}', '{"works": 1, "reason": 1, "api": "", "tried_s": "x"}']
 )

@@ -13,16 +13,29 @@ from sagelet_engine.doctor.sources import Sources
 #: In the failure of a compiled job whose traceback leads into torch_xla. Other patterns say what failed.
 MARK = r"SMTrainingCompiler Error"
 ERROR = r"^(?!ExecuteUserScriptError)[\w.]*(Error|Exception)\b: \S"
+FLAGS = (
+    r"Unknown flags? in XLA_FLAGS",
+    r"Couldn't interpret value .* for flag xla_",
+    r'Could not open file .* environment variable "XLA_FLAGS"',
+)
+DEVICE = r"No PjRtPlugin registered for"
 PATTERNS = (
     r"\bXlaRuntimeError\b",
     r"RuntimeError: (Bad StatusOr access: )?(INTERNAL|UNIMPLEMENTED|INVALID_ARGUMENT|FAILED_PRECONDITION): ",
     r"Could not run 'aten::\S+' with arguments from the '\w*XLA' backend",
-    r"Unknown flags? in XLA_FLAGS",
+    *FLAGS,
     r"Missing XLA configuration",
-    r"No PjRtPlugin registered for",
+    DEVICE,
     r"Check failed: .*\b(xla|torch_xla)\b",
 )
-_FLAG = re.compile(r"Unknown flags? in XLA_FLAGS: (--\w+)")
+_FLAG = re.compile(r"Unknown flags? in XLA_FLAGS: -*(\w+)|for flag (xla_\w+)")
+#: Remedies for a wrong setting. The graphs and a job without the compiler would show nothing.
+SETTINGS = {
+    "|".join(FLAGS): "Correct XLA_FLAGS in the script or in the job's Environment. On CPUs, SAGELET_XLA_CLIENT=builtin "
+    "in the Environment chooses torch_xla's own XLA, of 2025: it knows flags that XLA's CPU plugin no longer has.",
+    DEVICE: "Leave PJRT_DEVICE out of the script and of the job's Environment, or set it to CPU: sagelet chooses the "
+    "device that the host has.",
+}
 
 
 def check(case: Case) -> Iterator[Seen]:
@@ -34,15 +47,16 @@ def check(case: Case) -> Iterator[Seen]:
     if line is None:
         return
     place = failed_at(case) or _flag(case.sources, line)
-    yield Seen(Severity.ERROR, f"XLA gave up: {quoted(line)}{case.sources.quoted(place)}", place)
+    remedy = next((text for pattern, text in SETTINGS.items() if re.search(pattern, line)), None)
+    yield Seen(Severity.ERROR, f"XLA gave up: {quoted(line)}{case.sources.quoted(place)}", place, instead=remedy)
 
 
 def _flag(sources: Sources, line: str) -> SourceLine | None:
-    """Returns where a script sets the flag that XLA does not know. Such a flag ends the process without a traceback."""
+    """Returns where a script sets the flag that XLA cannot use. Such a flag ends the process without a traceback."""
     found = _FLAG.search(line)
     for script in sources if found else ():
         for number, text in enumerate(script.text.splitlines(), 1):
-            if found and found[1] in text:
+            if found and (found[1] or found[2]) in text:
                 return SourceLine(script.path, number)
     return None
 

@@ -14,6 +14,8 @@ _RANK = re.compile(r"^(?:\[1,mpirank:\d+,[^\]]*\]<std(?:out|err)>:)?(?:\[rank\d+
 #: What Python puts before the lines of an ExceptionGroup.
 _GROUP = re.compile(r"^ *[|+] ")
 _HEADER = "Traceback (most recent call last)"
+#: What Python puts before an exception in a destructor or at its exit.
+_IGNORED = ("Exception ignored in", "Error in atexit")
 #: Errors of launchers and AWS's toolkit, which only say that the script failed.
 _LAUNCHERS = re.compile(r"^(ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)\b")
 _ERROR = re.compile(r"^[\w.]*(Error|Exception)\b(:|$)")
@@ -35,12 +37,25 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
     if not case.progress.failed:
         return None
     pattern = re.compile("|".join(f"(?:{one})" for one in patterns))
-    return next((line.strip() for line in reversed(list(_lines(case))) if pattern.search(line)), None)
+    found = next((line for line in reversed(list(_lines(case))) if pattern.search(line)), None)
+    return found and found.strip().removeprefix(_AGAIN)
 
 
 def _lines(case: Case) -> Iterator[str]:
-    """Yields the last lines without the prefixes that name their worker or draw a group of exceptions."""
-    return (_GROUP.sub("", _RANK.sub("", line)).rstrip() for line in case.progress.last_lines)
+    """Yields the last lines without the prefixes that name their worker or draw a group of exceptions.
+
+    Leaves out exceptions of the interpreter's shutdown, such as tqdm's. They are not why a script failed.
+    """
+    ignored = False
+    for given in case.progress.last_lines:
+        line = _GROUP.sub("", _RANK.sub("", given)).rstrip()
+        if line.startswith(_IGNORED):
+            ignored = True
+        elif not ignored:
+            yield line
+        elif line and not line[0].isspace() and _HEADER not in line:
+            # The exception itself.
+            ignored = False
 
 
 def last_error(case: Case) -> str | None:

@@ -11,7 +11,7 @@ import re
 import signal
 from collections.abc import Iterable
 
-from sagelet_runtime.base import compiler_faults
+from sagelet_runtime.base import compiler_faults, fatal_lines
 from sagelet_runtime.base.hub_misses import HubMisses
 
 #: Characters of an ErrorMessage: 1,024 less AWS's frame around it (`ExecuteUserScriptError:\nExitCode 1\n...`).
@@ -48,6 +48,8 @@ class ErrorCollector:
         self._size = 0
         #: The last line that is not blank.
         self.last_text = ""
+        #: Why C++ ended the process, in its own words.
+        self.fatal = ""
         self.has_traceback = False
 
     def feed(self, line: str) -> None:
@@ -59,6 +61,7 @@ class ErrorCollector:
             self._append(line)
         if line.strip():
             self.last_text = line
+        self.fatal = self.fatal or fatal_lines.said(line)
 
     @property
     def lines(self) -> list[str]:
@@ -80,15 +83,19 @@ class ErrorCollector:
             self._size += len(line) + 1
 
 
-def without_error(code: int, last_text: str) -> str:
+def without_error(code: int, last_text: str, fatal: str = "") -> str:
     """Returns the ErrorMessage of a script that left no error: AWS's is empty. `last_text`: its last line on stderr.
 
+    `fatal`: why C++ ended the process, if it said so. XLA's plugins end it with 1, and may list their flags after that.
     Python and shells print the reason last on stderr if they end with one of `_REASONED`. After any other exit code the
     last line may be anything.
     """
     if code < 0:
-        return f"The script was ended by signal {-code} ({_signal_name(-code)})"
-    return last_text.strip()[:ERROR_BUDGET] if code in _REASONED else ""
+        ended = f"The script was ended by signal {-code} ({_signal_name(-code)})"
+        return f"{ended}: {fatal}"[:ERROR_BUDGET] if fatal and -code == signal.SIGABRT else ended
+    last = last_text.strip()
+    reason = fatal if fatal_lines.said(last) or last.startswith("--") else ""
+    return (reason or last)[:ERROR_BUDGET] if code in _REASONED else ""
 
 
 def _signal_name(number: int) -> str:
@@ -118,11 +125,18 @@ def fit(lines: list[str], budget: int = ERROR_BUDGET) -> list[str]:
     lines = [line for line in lines if not _MARKS.match(line)]
     if _length(lines) <= budget:
         return lines
+    lines = _without_aftermath(lines)
     at = _exception_index(lines)
     outer = lines[: min(3, at)]
     left = budget - _length([*outer, _GAP])
     message = _head(lines[at:], left * 2 // 3)
     return [*outer, _GAP, *_tail(lines[len(outer) : at], left - _length(message)), *message]
+
+
+def _without_aftermath(lines: list[str]) -> list[str]:
+    """Returns the lines before the first one that the interpreter printed while it shut down."""
+    after = (index for index in range(1, len(lines)) if lines[index].strip().startswith(_AFTERMATH))
+    return lines[: next(after, len(lines))]
 
 
 def _exception_index(lines: list[str]) -> int:

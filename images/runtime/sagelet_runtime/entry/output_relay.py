@@ -136,7 +136,7 @@ def error_texts(collectors: list[Collector], code: int) -> list[str]:
     stderr = collectors[-1] if len(collectors) > 1 else None
     if any(texts) or not isinstance(stderr, ErrorCollector):
         return texts
-    return [without_error(code, stderr.last_text)]
+    return [without_error(code, stderr.last_text, stderr.fatal)]
 
 
 def _collectors(cmd: list[str], error_classes: Iterable[Any] | None, count: int, misses: HubMisses) -> list[Collector]:

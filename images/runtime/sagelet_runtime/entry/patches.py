@@ -127,6 +127,7 @@ def install(torch_xla: Any) -> None:
     from sagelet_runtime.reporting import compiled
     from sagelet_runtime.torch_xla import (
         amp,
+        checkpoints,
         compat,
         in_place,
         loading,
@@ -146,7 +147,9 @@ def install(torch_xla: Any) -> None:
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)
-    parts = (gpu, debugging, compat, amp, loading, ties, optimizers, in_place, opened, compiled, spawn_modules)
+    parts = (
+        gpu, debugging, compat, amp, loading, ties, optimizers, in_place, checkpoints, opened, compiled, spawn_modules,
+    )  # fmt: skip
     for part in parts if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)

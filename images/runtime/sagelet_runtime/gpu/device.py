@@ -17,6 +17,10 @@ POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
 
 #: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's, `plugin` a PJRT plugin's (gpu/plugin.py).
 CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "plugin"
+#: How many devices torch_xla's built-in client shows a process, such as those of a script for SPMD.
+DEVICES = "CPU_NUM_DEVICES"
+#: Values of PJRT_DEVICE for XLA on CPUs. The job's client decides between them.
+CPUS = ("CPU", gpu.CPU_DEVICE)
 
 
 class UnknownClient(Exception):
@@ -44,7 +48,7 @@ def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> Devi
     asked = environ.get("PJRT_DEVICE", "")
     if asked and (asked != "CUDA" or not gpus):
         reason = "PJRT_DEVICE is set in the job's environment"
-        return _on_cpu(environ, torch_xla, reason) if asked == "CPU" else DeviceChoice(asked, reason)
+        return _on_cpu(environ, torch_xla, reason) if asked in CPUS else DeviceChoice(asked, reason)
     if not gpus:
         return _on_cpu(environ, torch_xla, "this host has no GPU")
     try:
@@ -81,6 +85,10 @@ def _on_cpu(environ: Mapping[str, str], torch_xla: str, reason: str) -> DeviceCh
         raise UnknownClient(f"{CLIENT} is {client!r}; use {' or '.join(CLIENTS)}")
     if client == "builtin":
         return DeviceChoice("CPU", reason)
+    count = environ.get(DEVICES, "")
+    if not environ.get(CLIENT) and count.isdigit() and int(count) > 1:
+        several = f"{DEVICES} asks for {count} devices, and a plugin has one for each worker"
+        return DeviceChoice("CPU", f"{reason}; XLA's client is the built-in one, since {several}")
     try:
         plugin = gpu.find_cpu_plugin(torch_xla)
         added = plugin.environment(environ)

@@ -170,23 +170,30 @@ static int read_whole(int file, char *to, size_t size) {
   return 1;
 }
 
+/* Tells the engine, which drops its own copy of what cannot be loaded: else each later job would compile this program. */
+static void set_aside(const char *path) {
+  char aside[4200];
+  snprintf(aside, sizeof aside, "%s.broken", path);
+  if (rename(path, aside)) unlink(path);
+}
+
 /* Returns the content of an entry, which the caller frees, or NULL if there is no entry or it is not whole. */
 static char *read_entry(const char *path, size_t *size) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return NULL;
   struct stat facts;
   char *data = NULL;
-  if (!fstat(file, &facts) && S_ISREG(facts.st_mode) && facts.st_size > HEAD && (data = malloc(facts.st_size))) {
+  if (!fstat(file, &facts) && S_ISREG(facts.st_mode) && (data = malloc(facts.st_size + 1))) {
     unsigned char found[32];
     Sha s;
-    int whole = read_whole(file, data, facts.st_size) && !memcmp(data, MAGIC, sizeof MAGIC);
+    int whole = facts.st_size > HEAD && read_whole(file, data, facts.st_size) && !memcmp(data, MAGIC, sizeof MAGIC);
     if (whole) {
       sha_begin(&s), sha_add(&s, data + HEAD, facts.st_size - HEAD), sha_end(&s, found);
       whole = !memcmp(data + sizeof MAGIC, found, sizeof found);
     }
     if (!whole) {
       free(data), data = NULL;
-      unlink(path);
+      set_aside(path);
     }
     *size = facts.st_size;
   }
@@ -281,7 +288,8 @@ static void add_devices(Sha *s, void *client) {
 }
 
 static void name_entry(CompileArgs *args, char *path, size_t size) {
-  static const char *variables[] = {"SAGELET_COMPILE_KEY", "XLA_FLAGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE"};
+  /* PJRT_NPROC: XLA's CPU client makes its programs for so many threads, and each worker has its own share of them. */
+  static const char *variables[] = {"SAGELET_COMPILE_KEY", "XLA_FLAGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "PJRT_NPROC"};
   unsigned char sum[32];
   Sha s;
   sha_begin(&s);
@@ -341,7 +349,7 @@ static void *compile(CompileArgs *args) {
       return NULL;
     }
     count(&status.failures);
-    unlink(path);
+    set_aside(path);
   }
   count(&status.misses);
   void *error = forward(CLIENT_COMPILE, args);

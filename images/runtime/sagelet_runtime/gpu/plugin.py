@@ -82,7 +82,7 @@ class Plugin:
         added = {"PJRT_DEVICE": self.route.device, PLUGIN: self.path, "PJRT_DYNAMIC_PLUGINS": "1"}
         added |= {LABEL: self.name, OLDEST: str(self.route.api.minor)}
         added |= {"XLA_FLAGS": flags} if (flags := self._flags(environ)) else {}
-        return added | self._front(environ)
+        return added | self._front()
 
     def _flags(self, environ: Mapping[str, str]) -> str:
         """Returns XLA_FLAGS with the path of ptxas and libdevice, whose package XLA does not find by itself.
@@ -100,7 +100,7 @@ class Plugin:
         found = any((directory / name).exists() for name in ("bin/ptxas", "nvvm/libdevice"))
         return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if found else ""
 
-    def _front(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def _front(self) -> dict[str, str]:
         try:
             library = str(pjrt_front.library())
         except (pjrt_front.FrontUnavailable, OSError) as error:
@@ -109,7 +109,7 @@ class Plugin:
         facts = Path(self.path).stat()
         versions += [self.name, f"{facts.st_size} bytes of {facts.st_mtime_ns}"]
         if self.route.device == CPU_DEVICE:
-            versions += [_processor(), f"{len(os.sched_getaffinity(0))} CPUs", environ.get("PJRT_NPROC", "")]
+            versions += [_processor(), f"{len(os.sched_getaffinity(0))} CPUs"]
         return {FRONT: library, NAME: self.route.renamed, KEY: ", ".join(versions)}
 
 
@@ -173,8 +173,29 @@ def install(_torch_xla: Any) -> None:
     rank, size = _world(os.environ)
     if size > 1 and not on_cpu(os.environ):
         say(ranks_line("NCCL is to join the workers", rank, size))
+    if is_cpu_plugin(os.environ):
+        import torch_xla.runtime as xr
+
+        _stand_in_for_cpu(xr)
     plugins.use_dynamic_plugins()
     plugins.register_plugin(os.environ["PJRT_DEVICE"], _device_plugin(plugins.DevicePlugin, path))
+
+
+def is_cpu_plugin(environ: Mapping[str, str]) -> bool:
+    """True if this job's plugin is XLA's for CPUs, whatever PJRT_DEVICE the script has set since."""
+    return environ.get(LABEL, "").startswith(f"{CPU_PLUGIN} ")
+
+
+def _stand_in_for_cpu(runtime: Any) -> None:
+    """Gives the plugin to a script that chooses CPU itself, as to a job whose Environment does."""
+    original = runtime.set_device_type
+
+    def set_device_type(pjrt_device: str) -> None:
+        original(CPU_DEVICE if pjrt_device == "CPU" else pjrt_device)
+
+    runtime.set_device_type = set_device_type
+    if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
+        os.environ["PJRT_DEVICE"] = CPU_DEVICE
 
 
 class ClientOptions(TypedDict, total=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sagelet_runtime.base import deferrals, quiet_imports
+from sagelet_runtime.base import deferrals, fatal_lines, quiet_imports
 from sagelet_runtime.base.variables import on_cpu
 from sagelet_runtime.gpu import pjrt_api
 
@@ -47,6 +48,8 @@ class Result:
     problem: str | None = None
     #: The plugin's version of the PJRT C API: `0.115`. Empty if the trial did not get so far.
     api: str = ""
+    #: True if something else ended the trial, such as the kernel for want of memory. The plugin may work all the same.
+    killed: bool = False
 
 
 def probe(environ: Mapping[str, str]) -> Result:
@@ -70,16 +73,19 @@ def probe(environ: Mapping[str, str]) -> Result:
     if tried.returncode == 0 and stage == WORKS:
         return Result(None, api)
     why = telling_line(tried.stderr) or _ending(tried.returncode)
-    return Result(f"the trial failed while {_meant(stage)}: {why}", api)
+    killed = -tried.returncode in (signal.SIGKILL, signal.SIGTERM)
+    return Result(f"the trial failed while {_meant(stage)}: {why}", api, killed)
 
 
 def telling_line(said: str) -> str:
-    """Returns the most telling line of an error output: Python's own error, or else the last line about an error."""
+    """Returns the most telling line of an error output: Python's own error, else C++'s, else the last error."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and not _NOISE.match(line)]
     raised = [line for line in lines if _RAISED.match(line)]
+    # The first one: C++ ends the process there.
+    fatal = list(filter(None, map(fatal_lines.said, lines)))[:1]
     telling = [line for line in lines if _TELLING.search(line)]
     # Lines after a Python error are not the cause: torch_xla aborts in its exit handler.
-    return (raised or telling or lines or [""])[-1][:300]
+    return (raised or fatal or telling or lines or [""])[-1][:300]
 
 
 def _ending(code: int) -> str:

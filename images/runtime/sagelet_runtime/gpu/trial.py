@@ -79,7 +79,7 @@ def tried(plugin: gpu.Plugin, environ: Mapping[str, str]) -> Verdict:
         return found
     result = probe.probe(environ)
     verdict = Verdict(result.problem is None, result.problem or "", result.api, int(time.time()))
-    if file is not None:
+    if file is not None and not result.killed:
         _write(file, verdict)
     return verdict
 

@@ -1,7 +1,8 @@
 """Restores what scripts for torch_xla 1.x call and torch_xla 2.9 has removed or changed.
 
-Removed upstream: xrt_world_size, get_ordinal, parse_xla_device (pytorch/xla #8927), and the rendezvous at the end of
-xm.save (#4926). Broken since torch.load became strict: xm.mesh_reduce of anything but tensors and plain numbers.
+Removed upstream: xrt_world_size, get_ordinal, parse_xla_device (pytorch/xla #8927), xr.using_pjrt, and the rendezvous
+at the end of xm.save (#4926). Broken since torch.load became strict: xm.mesh_reduce of anything but tensors and plain
+numbers.
 """
 
 import functools
@@ -40,6 +41,8 @@ def install(_torch_xla: Any) -> None:
     for name, function in removed.items():
         if not hasattr(xm, name):
             setattr(xm, name, function)
+    if not hasattr(xr, "using_pjrt"):
+        xr.using_pjrt = lambda: True
     xm.mesh_reduce = mesh_reduce
     # The Trainer computes its throughput from `dataset`. Without it, only the samples of one worker count.
     if not hasattr(MpDeviceLoader, "dataset"):
