@@ -22,6 +22,8 @@ def summary(report: CompilerReport) -> str:
         parts.append(f"{figure(total.samples_per_second)} samples/s")
     if total.graph.breaks:
         parts.append(f"{total.graph.breaks} graph breaks")
+    if total.graph.untraced:
+        parts.append(f"traced at each step: {', '.join(list(total.graph.untraced)[:3])}")
     if total.graph.recompiles:
         parts.append(f"{total.graph.recompiles} recompilations")
     if total.fallbacks:
