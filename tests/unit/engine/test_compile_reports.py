@@ -248,6 +248,14 @@ def test_a_program_of_the_cache_was_not_compiled(compiles: int, hits: int, misse
     assert text.summary(CompilerReport.of("one", [found])).startswith(f"{expected}; 40 steps")
 
 
+def test_hits_are_those_of_all_workers() -> None:
+    cache = {"enabled": True, "hits": 2, "misses": 1}
+    workers = [decode(WorkerReport, worker(rank=rank, cache=cache)) for rank in (0, 1)]
+    line = text.summary(CompilerReport.of("one", workers))
+    expected = "2 workers, the slowest of them compiled 3 times, 4 of all workers' 6 programs from the cache, in 12.1 s"
+    assert line.startswith(expected)
+
+
 def test_a_line_that_is_there_is_not_said_again(world: World) -> None:
     """As when the server is killed between the line and the status that follows it."""
     from sagelet_engine.execution.log_recorder import Recorder

@@ -13,7 +13,8 @@ def summary(report: CompilerReport) -> str:
     total, several = report.total, len(report.workers) > 1
     who = f"{len(report.workers)} workers, the slowest of them " if several else ""
     by_inductor = report.compiler == "inductor"
-    parts = [f"{who}{_compiled(total, by_inductor=by_inductor)} in {duration(total.compile_seconds)}{_steps(total)}"]
+    compiled = _compiled(total, by_inductor=by_inductor, several=several)
+    parts = [f"{who}{compiled} in {duration(total.compile_seconds)}{_steps(total)}"]
     if total.steps:
         parts.append(f"{total.steps} steps, the first {known(total.first_step_seconds)}{_steady(total)}")
     elif total.optimizer_steps > 1:
@@ -70,14 +71,15 @@ def size(count: int) -> str:
     return f"{figure(count / unit)} {name}"
 
 
-def _compiled(total: Figures, *, by_inductor: bool) -> str:
+def _compiled(total: Figures, *, by_inductor: bool, several: bool) -> str:
     """Returns what was done to the programs. Those of the compile cache are read, not compiled."""
     hits, cached = total.cache.hits, total.cache.hits + total.cache.misses
     if hits and hits == cached:
         return (
             "traced and read all programs from Inductor's cache" if by_inductor else "read all programs from the cache"
         )
-    some = f", {hits} of {cached} programs from the cache," if hits else ""
+    whose = "all workers' " if several else ""
+    some = f", {hits} of {whose}{cached} programs from the cache," if hits else ""
     return f"compiled{' by Inductor' if by_inductor else ''} {times(total.compiles)}{some}"
 
 
