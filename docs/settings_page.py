@@ -57,7 +57,7 @@ JOBS: Mapping[str, str] = {
     "[XLA's CPU plugin](../explanation/compiled-training.md#xlas-client-on-cpus), `builtin` torch_xla's own",
     "SAGELET_GPU_TRIAL": "`always`: the plugin is tried in this job; `kept`, the default: an earlier job's verdict "
     "counts ([the trial](../how-to/gpu.md#the-verdict-is-kept))",
-    "SAGELET_GPU_PROBE_SECONDS": "seconds that the test of the GPU plugin before a compiled job may take",
+    "SAGELET_GPU_PROBE_SECONDS": "seconds that the trial of a plugin before a compiled job may take (240)",
 }
 #: Variables for sagelet's own tests.
 TESTS: Mapping[str, str] = {

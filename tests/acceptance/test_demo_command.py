@@ -86,7 +86,7 @@ def test_native_and_compiled_losses_agree(demo: "subprocess.CompletedProcess[str
     native, compiled, _ = names(demo)
     assert "device: cpu" in jobs.log(native)
     assert not any(line.startswith("sagelet: compiled") for line in jobs.log(native))
-    (summary,) = [line for line in jobs.log(compiled) if line.startswith("sagelet: compiled ") and " times in " in line]
+    (summary,) = [line for line in jobs.log(compiled) if line.startswith("sagelet: compiled ") and " steps, " in line]
     assert "20 steps, the first " in summary
     after = jobs.log(compiled)[jobs.log(compiled).index(summary) + 1 :]
     assert all(line.startswith("sagelet doctor: ") for line in after)

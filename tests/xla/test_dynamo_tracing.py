@@ -200,10 +200,14 @@ def both(base: Path, script: str, **variables: str) -> tuple[Ended, Ended]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Ended]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trained")
+
+
+@pytest.fixture(scope="module")
+def trained(place: Path) -> tuple[Ended, Ended]:
     """All that one worker trains, traced at each step and once: half of such a job is importing torch_xla."""
-    script = "\n".join(textwrap.dedent(one) for one in (MODELS, CLONES, DROPOUT))
-    return both(tmp_path_factory.mktemp("trained"), script)
+    return both(place, "\n".join(textwrap.dedent(one) for one in (MODELS, CLONES, DROPOUT)))
 
 
 def test_models_that_are_hard_to_trace(trained: tuple[Ended, Ended]) -> None:
@@ -220,6 +224,13 @@ def test_models_that_are_hard_to_trace(trained: tuple[Ended, Ended]) -> None:
     assert "Dynamo traces models once, in place of at each step" in once.log
     assert "Dynamo" not in lazily.log
     assert re.search(r"which is traced at each step: a graph: .*bessel", once.log)
+
+
+def test_the_report_says_what_is_not_traced_once(trained: tuple[Ended, Ended], place: Path) -> None:
+    lazily, once = (workers_of(place / kind, "algo-1")[0].graph for kind in ("lazy", "once"))
+    assert (lazily.traced_once, lazily.untraced) == (False, {})
+    assert once.traced_once
+    assert any(re.fullmatch("a graph: .*bessel.*", one) for one in once.untraced), trained[1].log
 
 
 def test_two_workers_train_and_report_the_same(tmp_path: Path) -> None:

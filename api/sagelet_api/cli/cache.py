@@ -26,6 +26,7 @@ COLUMNS: Sequence[Column[Entry]] = (
     Column("USED", lambda entry: f"{_used(entry):%Y-%m-%d %H:%M}Z", plain=lambda entry: iso(_used(entry))),
     Column("ACCOUNT", lambda entry: entry.account),
     Column("IMAGE", lambda entry: entry.image),
+    Column("KIND", lambda entry: entry.kind),
 )
 
 

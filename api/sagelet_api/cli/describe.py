@@ -93,7 +93,8 @@ def _compiled(compilation: JsonObject) -> str:
     if compilation["compiled"] is None:
         return "asked for"
     if compilation["compiled"]:
-        return f"yes, on {compilation['platform']}"
+        why = compilation["reason"]
+        return f"yes, on {compilation['platform']}" + (f": {why}" if why else "")
     return f"NO, it trains natively: {compilation['reason']}"
 
 

@@ -12,10 +12,9 @@ from sagelet_api.cli.options import torch_build_option
 def install_torch(torch_build: str) -> None:
     """Install what jobs of the process runtime need: torch, torch_xla.
 
-    It also installs the other packages of the extra `xla`. All go into the Python that runs sagelet. Without CUDA that
-    is 1.6 GB.
-    With it (`--torch-build cuda`, or `pip install` with the extra `xla`) it is 7.7 GB. With Docker this is not needed:
-    the training image has them.
+    It also installs XLA's CPU plugin and the other packages of the extra `xla`. All go into the Python that runs
+    sagelet. Without CUDA that is 1.8 GB.
+    With CUDA (`--torch-build cuda`) it is 6 GB more. With Docker this is not needed: the training image has them.
     """
     from sagelet_engine.images.own_torch import install_own_torch
     from sagelet_engine.images.variants import TorchBuild

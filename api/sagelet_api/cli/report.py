@@ -13,8 +13,8 @@ from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.servers.server import Server
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
-from sagelet_engine.telemetry.compiler.text import duration, size, summary
-from sagelet_engine.telemetry.compiler.worker import CallSite, Figures
+from sagelet_engine.telemetry.compiler.text import duration, heading, size, summary
+from sagelet_engine.telemetry.compiler.worker import CallSite
 
 #: Lines of the tables of places, shapes and operations.
 MOST = 10
@@ -40,14 +40,11 @@ def report(name: str, as_json: bool, server: Server) -> None:
 
 def show(found: CompilerReport, out: Console) -> None:
     state = "" if found.final else ", so far"
-    by = f" by {found.client}" if found.client else ""
-    how = f"compiled on {found.platform}{by}" if found.compiled else "trained natively"
-    how += f" (NOT COMPILED: {found.reason})" if found.reason else ""
-    out.print(f"{found.job}: {how}, {len(found.workers)} worker(s){state}", markup=False)
+    out.print(f"{found.job}: {heading(found)}, {len(found.workers)} worker(s){state}", markup=False)
     out.print(_figures(found))
     if len(found.workers) > 1:
         out.print(_workers(found))
-    for table in _details(found.total):
+    for table in _details(found):
         if table.row_count:
             out.print(table)
     if found.compiled:
@@ -71,8 +68,9 @@ def _workers(found: CompilerReport) -> Table:
     return table
 
 
-def _details(total: Figures) -> list[Table]:
-    fallbacks = Table("operation on the CPU", "times")
+def _details(found: CompilerReport) -> list[Table]:
+    total = found.total
+    fallbacks = Table("part that runs natively" if found.compiler == "inductor" else "operation on the CPU", "times")
     for operation, count in list(total.fallbacks.items())[:MOST]:
         _add(fallbacks, operation, str(count))
     shapes = Table("batch shape", "batches")

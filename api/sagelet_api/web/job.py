@@ -50,7 +50,7 @@ def _facts(site: Site, job: TrainingJob) -> TemplateValues:
     return {
         "job": job,
         "described": described,
-        "compiled": compiled_text(job),
+        "compiled": _compiled(job),
         "ran": ran_text(job),
         "hosts": hosts_text(job),
         "bill": site.engine.reports.bill(job),
@@ -62,6 +62,12 @@ def _facts(site: Site, job: TrainingJob) -> TemplateValues:
         "tuning": _tuning_of(site, job),
         "execution": site.engine.pipelines.maker(job),
     }
+
+
+def _compiled(job: TrainingJob) -> str:
+    """Returns what the list says, and for a compiled job the compiler and its client."""
+    found, text = job.compilation, compiled_text(job)
+    return f"{text}: {found.reason}" if found is not None and found.compiled and found.reason else text
 
 
 def _tuning_of(site: Site, job: TrainingJob) -> str | None:

@@ -3,7 +3,7 @@
 from sagelet_api.web.site import TemplateValues
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
-from sagelet_engine.telemetry.compiler.text import duration, summary
+from sagelet_engine.telemetry.compiler.text import duration, heading, summary
 from sagelet_engine.telemetry.compiler.worker import CallSite
 
 #: Rows of the tables of places, shapes and operations.
@@ -11,15 +11,18 @@ MOST = 20
 
 
 def report_view(report: CompilerReport) -> TemplateValues:
-    total = report.total
+    total, how = report.total, heading(report)
+    by_inductor = report.compiler == "inductor"
     return {
+        "heading": how[:1].upper() + how[1:],
         "summary": summary(report) if report.compiled else "",
-        "figures": rows(total, compiled=report.compiled, by_inductor=report.compiler == "inductor"),
+        "figures": rows(total, compiled=report.compiled, by_inductor=by_inductor),
         "places": [
             ("Values read", "Each read ends a graph and waits for the device.", _places(total.evaluations)),
             ("XLA tensors saved", "torch.save of tensors on the device.", _places(total.saves)),
             ("CUDA devices asked for", "", _places(total.devices.cuda_requests)),
         ],
+        "instead": "Parts that run natively" if by_inductor else "Operations on the CPU instead",
         "fallbacks": list(total.fallbacks.items())[:MOST],
         "shapes": [(" x ".join(map(str, one.shape)), one.count) for one in total.batch_shapes[:MOST]],
     }

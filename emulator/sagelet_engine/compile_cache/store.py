@@ -27,6 +27,8 @@ DRAFTS = ".drafts"
 MAGIC = b"SAGELET1"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
 NAME = re.compile(r"[0-9a-f]{64}(\.inductor|\.trial)?")
+#: What an entry is, by the end of its name.
+KINDS = {"": "XLA's program", ".inductor": "Inductor's file", ".trial": "trial of a plugin"}
 _CHUNK = 1 << 20
 
 
@@ -40,6 +42,10 @@ class Entry:
     size: int
     #: Last use, in ms since the epoch.
     used_ms: int
+
+    @property
+    def kind(self) -> str:
+        return KINDS[os.path.splitext(self.name)[1]]
 
 
 class CacheStore:

@@ -20,12 +20,10 @@ from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.own_torch import INSTALLER, Runner, pip_remedy, requirements_of_the_extra, take
 from sagelet_engine.images.own_wheel import repack
-from sagelet_engine.images.variants import TorchBuild
+from sagelet_engine.images.variants import CPU_PLUGIN, TorchBuild
 
 WHEELS, SUMS = "wheels", "SHA256SUMS"
 REQUIREMENTS, PLAIN_REQUIREMENTS = "requirements.txt", "requirements-no-deps.txt"
-#: XLA's CPU plugin. Without what it requires: jax, which no job needs.
-CPU_PLUGIN = "lammps-jax-pjrt-cpu==0.11.2"
 #: Both the plugin and the release of CUDA that it was built for.
 GPU_PLUGINS = {"cuda12": "jax-cuda12-plugin[with-cuda]", "cuda13": "jax-cuda13-plugin[with-cuda]"}
 

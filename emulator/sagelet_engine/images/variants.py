@@ -20,6 +20,8 @@ PLUGINS, RELEASES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt"), ("2.8", "2.9")
 CUDA13_INDEX = "https://download.pytorch.org/whl/cu130"
 #: PyTorch's index of wheels without CUDA.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+#: XLA's CPU plugin. It is installed without jax, which it requires and no job needs.
+CPU_PLUGIN = "lammps-jax-pjrt-cpu==0.11.2"
 REPOSITORY = "sagelet/training"
 
 
@@ -74,7 +76,7 @@ class Variant:
         return f"{REPOSITORY}:{sagelet_engine.__version__}" + (f"-{self.name}" if self.name else "")
 
 
-CPU = Variant("", "torch 2.9.0, torch_xla 2.9.0 on its CPU client")
+CPU = Variant("", "torch 2.9.0, torch_xla 2.9.0 and XLA's CPU plugin")
 #: PJRT C API 0.70 on both sides: the platform is called CUDA and scripts run as they are.
 CU12 = Variant(
     "cu12",

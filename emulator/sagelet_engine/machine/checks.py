@@ -14,11 +14,11 @@ from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.images.listing import LocalImage, list_images
 from sagelet_engine.images.platform import ARCHITECTURE, PLATFORM
-from sagelet_engine.images.variants import PY39, training_image
+from sagelet_engine.images.variants import CPU_PLUGIN, PY39, training_image
 from sagelet_engine.machine import gpus
 from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.ports import listener
-from sagelet_engine.machine.runtimes import every_runtime, missing_modules
+from sagelet_engine.machine.runtimes import cpu_plugin, every_runtime, missing_modules
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.runtimes.docker.engine import DockerFacts, probe
 from sagelet_engine.runtimes.lost_hosts import lost_processes
@@ -45,6 +45,7 @@ def check_machine(data: Path, port: int = DEFAULT_PORT) -> list[Check]:
         image,
         *check_image_of_then(images),
         packages,
+        *([] if missing else [check_cpu_plugin(cpu_plugin())]),
         check_runtimes(image, packages),
         *gpus.check_gpus(facts, gpus.ask_driver()),
         check_disk(data, shutil.disk_usage(_existing(data)).free),
@@ -148,6 +149,20 @@ def check_packages(missing: Sequence[str]) -> Check:
         "packages",
         False,
         f"this Python has no {', '.join(missing)}, which jobs that are processes need",
+        "`sagelet install-torch`",
+        needed=False,
+    )
+
+
+def check_cpu_plugin(plugin: str) -> Check:
+    """Checks XLA's client of compiled jobs that are processes on CPUs. `plugin`: its name and version, or empty."""
+    if plugin:
+        return Check("xla on cpus", True, f"compiled jobs that are processes use {plugin}")
+    return Check(
+        "xla on cpus",
+        False,
+        f"this Python has no {CPU_PLUGIN}: compiled jobs that are processes use torch_xla's own client, which keeps no "
+        "programs in the compile cache",
         "`sagelet install-torch`",
         needed=False,
     )

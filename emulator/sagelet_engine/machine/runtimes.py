@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.context import find_root
-from sagelet_engine.images.variants import CU13, PLUGINS, RELEASES, VARIANTS, Variant, training_image
+from sagelet_engine.images.variants import CPU_PLUGIN, CU13, PLUGINS, RELEASES, VARIANTS, Variant, training_image
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.runtimes.node import kept_packages
 from sagelet_engine.runtimes.node.confinement import Exceptions
@@ -94,6 +94,13 @@ def gpu_packages() -> str:
     if plugin is None or len(release) > 1 or not release & set(RELEASES):
         return ""
     return ", ".join(f"{name} {_version(name)}" for name in ("torch", "torch_xla", plugin))
+
+
+def cpu_plugin() -> str:
+    """Returns XLA's CPU plugin of this Python, with its version. Empty if it has none, or no torch_xla to load it."""
+    name = CPU_PLUGIN.partition("==")[0]
+    release = _version(name)
+    return f"{name} {release}" if release and _version("torch_xla") else ""
 
 
 def variants_here() -> dict[str, bool]:

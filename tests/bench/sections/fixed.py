@@ -165,4 +165,4 @@ def _fixed(name: str, found: Mapping[tuple[str, bool], list[Run]], alone: list[f
     fixed, imports = Figure.of([one.fixed for one in paused]), Figure.of(alone)
     goal = SHARE * imports.value + REST_S
     cpu = [Figure.of([one.cpu for one in runs]) for runs in (paused, plain)]
-    return (name, fixed, *cpu, imports, Bar("s", fixed, goal, at_most=True))
+    return (name, fixed, *cpu, imports, Bar("all but the training s", fixed, goal, at_most=True))

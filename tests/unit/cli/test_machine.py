@@ -18,7 +18,7 @@ from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.images.rules import FILE
 from sagelet_engine.images.variants import PY39, training_image
 from sagelet_engine.instances.catalogue import every, find
-from sagelet_engine.machine import checks
+from sagelet_engine.machine import checks, runtimes
 from sagelet_engine.machine.check import Check
 from sagelet_engine.runtimes.docker.engine import DockerFacts
 from sagelet_engine.state.notice import Notice, post_notice, read_notice
@@ -44,6 +44,20 @@ def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
     assert (nothing.good, nothing.needed) == (False, True)
     assert nothing.remedy == f"{absent.remedy} or `sagelet install-torch`"
     assert checks.check_runtimes(absent, checks.check_packages([])).good
+
+
+def test_xlas_client_on_cpus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = checks.check_cpu_plugin("lammps-jax-pjrt-cpu 0.11.2")
+    assert (named.good, named.found) == (True, "compiled jobs that are processes use lammps-jax-pjrt-cpu 0.11.2")
+    absent = checks.check_cpu_plugin("")
+    assert not absent.good
+    assert not absent.needed
+    assert absent.remedy == "`sagelet install-torch`"
+    found = {"torch_xla": "2.9.0", "lammps-jax-pjrt-cpu": "0.11.2"}
+    monkeypatch.setattr(runtimes, "_version", found.get)
+    assert runtimes.cpu_plugin() == "lammps-jax-pjrt-cpu 0.11.2"
+    del found["torch_xla"]
+    assert runtimes.cpu_plugin() == ""
 
 
 def test_without_torch_xla_jobs_run_and_the_doctor_says_how() -> None:

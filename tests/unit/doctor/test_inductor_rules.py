@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from sagelet_engine.doctor.case import Progress, Setup
-from sagelet_engine.telemetry.compiler.text import summary
-from sagelet_engine.telemetry.compiler.worker import BatchShape, Devices, Graph, WorkerReport
+from sagelet_engine.telemetry.compiler.text import heading, summary
+from sagelet_engine.telemetry.compiler.worker import BatchShape, Cache, Devices, Graph, WorkerReport
 from support.doctor_cases import GPU, case, found, worker
 
 
@@ -71,3 +71,12 @@ def test_the_logs_line_names_inductor() -> None:
     line = summary(case(inductors(graph=Graph(recompiles=1), fallbacks={"forward: no": 1})).report)
     assert line.startswith("compiled by Inductor 2 times in 1.0 s")
     assert "; 1 recompilations; natively instead: forward: no" in line
+
+
+def test_the_reports_heading_names_inductor() -> None:
+    assert heading(case(inductors(platform="CPU")).report) == "compiled on CPU by Inductor"
+
+
+def test_programs_of_the_cache_are_traced_and_not_compiled() -> None:
+    warm = summary(case(inductors(cache=Cache(enabled=True, hits=2))).report)
+    assert warm.startswith("traced and read all programs from Inductor's cache in 1.0 s")

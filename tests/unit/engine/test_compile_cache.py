@@ -126,13 +126,21 @@ for number in range(10**6):
     assert list((store.root / DRAFTS).glob("*")) == []
 
 
+def test_an_entry_says_what_it_is(store: CacheStore) -> None:
+    names = [named("a"), named("b") + ".inductor", named("c") + ".trial"]
+    for at, name in enumerate(names):
+        store.add(ACCOUNT, IMAGE, name, b"body", at * 1000)
+    kinds = [entry.kind for entry in store.entries()]
+    assert kinds == ["XLA's program", "Inductor's file", "trial of a plugin"]
+
+
 def test_commands(store: CacheStore, tmp_path: Path) -> None:
     put(store, tmp_path, "a", 1_700_000_000_000)
     put(store, tmp_path, "b", 1_700_000_060_000, account="210987654321")
     ran = CliRunner().invoke(main, ["cache", "ls", "--data", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.splitlines()[0].split("\t") == [
-        named("a")[:16], "140", "2023-11-14T22:13:20.000Z", ACCOUNT, IMAGE,
+        named("a")[:16], "140", "2023-11-14T22:13:20.000Z", ACCOUNT, IMAGE, "XLA's program",
     ]  # fmt: skip
     assert len(ran.stdout.splitlines()) == 2
     assert ran.stderr == "2 entries, 280 bytes\n"

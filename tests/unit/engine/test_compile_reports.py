@@ -12,9 +12,10 @@ import pytest
 
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.telemetry.compiler import reading, text
+from sagelet_engine.telemetry.compiler.decoding import decode
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
-from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds, Transfer
+from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds, Transfer, WorkerReport
 from support.world import World, key, request, until
 
 TWO_HOSTS = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}}
@@ -231,6 +232,28 @@ def test_a_first_step_whose_start_nobody_saw_took_no_known_time(world: World) ->
     shown = dict(rows(of(world, "one").total, compiled=True))
     assert (shown["First step"], shown["Steady step"]) == ("not known", "113 ms (95 %: 150 ms)")
     assert dict(rows(Figures(steps=1), compiled=False))["Steady step"] == "not known"
+
+
+@pytest.mark.parametrize(
+    ("compiles", "hits", "misses", "expected"),
+    [
+        (3, 0, 3, "compiled 3 times in 12.1 s (steps 0, 1, 57)"),
+        (3, 1, 2, "compiled 3 times, 1 of 3 programs from the cache, in 12.1 s (steps 0, 1, 57)"),
+        (3, 3, 0, "read all programs from the cache in 12.1 s (steps 0, 1, 57)"),
+    ],
+)
+def test_a_program_of_the_cache_was_not_compiled(compiles: int, hits: int, misses: int, expected: str) -> None:
+    cache = {"enabled": True, "hits": hits, "misses": misses}
+    found = decode(WorkerReport, worker(compiles=compiles, cache=cache))
+    assert text.summary(CompilerReport.of("one", [found])).startswith(f"{expected}; 40 steps")
+
+
+def test_hits_are_those_of_all_workers() -> None:
+    cache = {"enabled": True, "hits": 2, "misses": 1}
+    workers = [decode(WorkerReport, worker(rank=rank, cache=cache)) for rank in (0, 1)]
+    line = text.summary(CompilerReport.of("one", workers))
+    expected = "2 workers, the slowest of them compiled 3 times, 4 of all workers' 6 programs from the cache, in 12.1 s"
+    assert line.startswith(expected)
 
 
 def test_a_line_that_is_there_is_not_said_again(world: World) -> None:

@@ -14,8 +14,8 @@ import sagelet_engine
 from sagelet_api.cli.main import main
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images import bundle
-from sagelet_engine.images.bundle import CPU_PLUGIN, BundleFailed, Gpu, Wanted, make_bundle
-from sagelet_engine.images.variants import TorchBuild
+from sagelet_engine.images.bundle import BundleFailed, Gpu, Wanted, make_bundle
+from sagelet_engine.images.variants import CPU_PLUGIN, TorchBuild
 
 VERSION = sagelet_engine.__version__
 SAGELET = f"sagelet-{VERSION}-py3-none-any.whl"

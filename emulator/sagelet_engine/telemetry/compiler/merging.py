@@ -101,6 +101,8 @@ def _graph(values: list[Graph]) -> Graph:
         max(one.recompiles for one in values),
         _counts([one.break_reasons for one in values]),
         _counts([one.recompile_reasons for one in values]),
+        any(one.traced_once for one in values),
+        _counts([one.untraced for one in values]),
     )
 
 

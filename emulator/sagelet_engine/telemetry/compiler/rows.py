@@ -30,10 +30,17 @@ def _compiler(total: Figures) -> Rows:
     moved = total.transfers
     return [
         *_programs(total),
+        *_tracing(total),
         ("Graph breaks", f"{total.graph.breaks:,} ({total.graph.breaks_per_step:.3g} a step)"),
         ("To the device", f"{moved.to_device.count:,} transfers, {size(moved.to_device.bytes)}"),
         ("From the device", f"{moved.from_device.count:,} transfers, {size(moved.from_device.bytes)}"),
     ]
+
+
+def _tracing(total: Figures) -> Rows:
+    if not total.graph.traced_once:
+        return []
+    return [("Models are traced", "; ".join(["once", *(f"at each step: {one}" for one in total.graph.untraced)]))]
 
 
 def _inductor(total: Figures) -> Rows:

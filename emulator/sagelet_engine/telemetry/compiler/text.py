@@ -12,8 +12,9 @@ def summary(report: CompilerReport) -> str:
     """Returns one paragraph about a compiled job."""
     total, several = report.total, len(report.workers) > 1
     who = f"{len(report.workers)} workers, the slowest of them " if several else ""
-    by = " by Inductor" if report.compiler == "inductor" else ""
-    parts = [f"{who}compiled{by} {times(total.compiles)} in {duration(total.compile_seconds)}{_steps(total)}"]
+    by_inductor = report.compiler == "inductor"
+    compiled = _compiled(total, by_inductor=by_inductor, several=several)
+    parts = [f"{who}{compiled} in {duration(total.compile_seconds)}{_steps(total)}"]
     if total.steps:
         parts.append(f"{total.steps} steps, the first {known(total.first_step_seconds)}{_steady(total)}")
     elif total.optimizer_steps > 1:
@@ -22,16 +23,25 @@ def summary(report: CompilerReport) -> str:
         parts.append(f"{figure(total.samples_per_second)} samples/s")
     if total.graph.breaks:
         parts.append(f"{total.graph.breaks} graph breaks")
+    if total.graph.untraced:
+        parts.append(f"traced at each step: {', '.join(list(total.graph.untraced)[:3])}")
     if total.graph.recompiles:
         parts.append(f"{total.graph.recompiles} recompilations")
     if total.fallbacks:
-        where = "natively" if by else "on the CPU"
+        where = "natively" if by_inductor else "on the CPU"
         parts.append(f"{where} instead: {', '.join(list(total.fallbacks)[:3])}")
     if total.collectives.count:
         parts.append(f"{total.collectives.share:.0%} of the steps' time in collectives")
     if total.memory.peak_bytes:
         parts.append(f"at most {size(total.memory.peak_bytes)}")
     return "; ".join(parts) + f" (sagelet report {report.job})"
+
+
+def heading(report: CompilerReport) -> str:
+    """Returns how the job was compiled, and by what: `compiled on CPU by Inductor`."""
+    by = "Inductor" if report.compiler == "inductor" else report.client or "torch_xla's own client"
+    how = f"compiled on {report.platform} by {by}" if report.compiled else "trained natively"
+    return how + (f" (NOT COMPILED: {report.reason})" if report.reason else "")
 
 
 def times(count: int) -> str:
@@ -59,6 +69,18 @@ def size(count: int) -> str:
     """`1.2 GiB`."""
     unit, name = next(((unit, name) for unit, name in _UNITS if count >= unit), (1, "B"))
     return f"{figure(count / unit)} {name}"
+
+
+def _compiled(total: Figures, *, by_inductor: bool, several: bool) -> str:
+    """Returns what was done to the programs. Those of the compile cache are read, not compiled."""
+    hits, cached = total.cache.hits, total.cache.hits + total.cache.misses
+    if hits and hits == cached:
+        return (
+            "traced and read all programs from Inductor's cache" if by_inductor else "read all programs from the cache"
+        )
+    whose = "all workers' " if several else ""
+    some = f", {hits} of {whose}{cached} programs from the cache," if hits else ""
+    return f"compiled{' by Inductor' if by_inductor else ''} {times(total.compiles)}{some}"
 
 
 def _steps(total: Figures) -> str:

@@ -75,6 +75,9 @@ class Graph:
     #: Of Inductor: the first lines of Dynamo's reasons, and how often each was the reason.
     break_reasons: dict[str, int] = field(default_factory=dict)
     recompile_reasons: dict[str, int] = field(default_factory=dict)
+    #: XLA: True if Dynamo traces models once. Then the parts that are traced at each step all the same, with the error.
+    traced_once: bool = False
+    untraced: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 from sagelet_runtime.base.wire import CounterGroups, JsonObject
 from sagelet_runtime.dynamo import faults
 
+#: Dynamo's module of callbacks, imported with the first compilation, and that of the records.
+CALLBACKS, UTILS = "torch._dynamo.callback", "torch._dynamo.utils"
 #: Errors that are not faults: Dynamo breaks the graph there, or has nothing to compile, or starts again.
 _EXPECTED = frozenset({"Unsupported", "SkipFrame", "SkipCodeRecursiveException"})
 _AGAIN = "RestartAnalysis"

@@ -7,13 +7,17 @@ of the model are traced as before. What Dynamo cannot take is traced as before, 
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from sagelet_runtime.base.import_hook import after
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.dynamo import faults, modules
+from sagelet_runtime.dynamo.compilations import CALLBACKS, UTILS, Compilations
 
 VARIABLE = "SAGELET_XLA_TRACING"
 #: At each step, and once.
@@ -41,6 +45,31 @@ def activate() -> None:
     # A program for each shape, as without Dynamo: XLA has no others.
     after("torch", partial(modules.install, options={"backend": backend, "dynamic": False}))
     after(faults.MODULE, faults.install)
+    after(CALLBACKS, _read_each)
+
+
+def figures() -> JsonObject:
+    """Returns the report's figures about tracing: the parts of the model that are traced at each step, and why.
+
+    Empty if the whole model is traced at each step, because the job does not ask for more.
+    """
+    if not is_chosen(os.environ):
+        return {}
+    _read()
+    return {"traced_once": True, "untraced": faults.noted()}
+
+
+_compilations = Compilations()
+
+
+def _read_each(module: Any) -> None:
+    """Reads Dynamo's records after each compilation. They have faults that no backend sees, such as its limits."""
+    module.callback_handler.register_end_callback(_read)
+
+
+def _read(_arguments: Any = None) -> None:
+    if UTILS in sys.modules:
+        _compilations.read(sys.modules[UTILS])
 
 
 class _Extracting(threading.local):

@@ -9,13 +9,10 @@ from typing import Any
 
 from sagelet_runtime.base.wire import CounterGroups, JsonObject
 from sagelet_runtime.dynamo import faults
-from sagelet_runtime.dynamo.compilations import Compilations
+from sagelet_runtime.dynamo.compilations import UTILS, Compilations
 from sagelet_runtime.inductor import cache
 
-#: Dynamo's module of callbacks, imported with the first compilation.
-CALLBACKS = "torch._dynamo.callback"
 OUTPUT = "torch._inductor.output_code"
-UTILS = "torch._dynamo.utils"
 
 
 class Counters:

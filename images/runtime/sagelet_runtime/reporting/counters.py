@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.dynamo import xla
 from sagelet_runtime.gpu import compile_cache
 from sagelet_runtime.reporting.untraced import untraced
 
@@ -65,6 +66,7 @@ class Counters:
                 "nodes_max": int(max((sample[1] for sample in self._samples("TensorsGraphSize")), default=0)),
                 "breaks": breaks,
                 "breaks_per_step": round(breaks / steps, 3) if steps else 0.0,
+                **xla.figures(),
             },
         }
 

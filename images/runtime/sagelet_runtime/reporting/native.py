@@ -12,7 +12,8 @@ from typing import Any
 from sagelet_runtime.base import import_hook
 from sagelet_runtime.base.variables import INDUCTOR
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.inductor.counters import CALLBACKS, OUTPUT, Counters
+from sagelet_runtime.dynamo.compilations import CALLBACKS
+from sagelet_runtime.inductor.counters import OUTPUT, Counters
 from sagelet_runtime.reporting import inputs, memory, stepping
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
