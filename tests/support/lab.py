@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,11 @@ class Steps:
         self._unseen: set[str] = set()
         self._open = threading.Event()
         self._known: dict[str, tuple[Any, str]] = {}
-        self._update_all, self._get = Store.update_all, Store.get_by_id
+        self._update_all, self._get, self._by_ids = Store.update_all, Store.get_by_id, Store.by_ids
         steps = self
         patch.setattr(Store, "update_all", lambda store, *jobs, **how: steps.update_all(store, *jobs, **how))
         patch.setattr(Store, "get_by_id", lambda store, job_id: steps.get_by_id(store, job_id))
+        patch.setattr(Store, "by_ids", lambda store, job_ids: steps.by_ids(store, job_ids))
 
     def watch(self, job_name: str) -> None:
         self._watched.add(job_name)
@@ -79,6 +80,13 @@ class Steps:
             return job
         self._hold(job)
         return self._get(store, job_id)
+
+    def by_ids(self, store: Store, job_ids: Sequence[str]) -> dict[str, Job]:
+        """Does the same for several jobs."""
+        for job in self._by_ids(store, job_ids).values():
+            if threading.current_thread().name == "scheduler" and job.id not in self._known:
+                self._hold(job)
+        return self._by_ids(store, job_ids)
 
     def _hold(self, job: Job) -> None:
         now = (len(job.transitions), job.transitions[-1].message)
