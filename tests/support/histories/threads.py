@@ -5,6 +5,8 @@ The names are replaced in the engine's modules, not in the standard library, so 
 are subclasses of it.
 """
 
+import importlib
+import pkgutil
 import queue
 import sys
 import threading
@@ -13,10 +15,12 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import SimpleNamespace, TracebackType
 from typing import Any
 from unittest import mock
 
+import sagelet_engine
 from support.histories.schedule import Schedule, Task
 
 
@@ -196,9 +200,17 @@ def _is_alive() -> Callable[[threading.Thread], bool]:
     return is_alive
 
 
+@cache
+def _load_the_engine() -> None:
+    """Imports all of the engine: a module that it loads later would have Python's own threads and clock."""
+    for module in pkgutil.walk_packages(sagelet_engine.__path__, "sagelet_engine."):
+        importlib.import_module(module.name)
+
+
 @contextmanager
 def under_control(schedule: Schedule) -> Iterator[None]:
     """Puts the engine's threads, waits and random names under the schedule's control during the block."""
+    _load_the_engine()
     names = {
         "threading": _namespace(
             threading,
