@@ -118,9 +118,17 @@ class Files:
             _log.warning("%s stays in %s for now: %s", path, staged, error)
 
     def withdraw(self, file_id: str, path: str) -> None:
-        """Moves a file from its place back to the staged ones. The next start removes a staged file without a row."""
+        """Moves a file from its place back to the staged ones. The next start removes a staged file without a row.
+
+        If the object's file never reached its place, the one there belongs to an object that this one replaced.
+        """
+        target, staged = self.root / path, self.staged(file_id)
+        if os.path.lexists(staged):
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                target.unlink()
+            return
         with suppress(FileNotFoundError):
-            (self.root / path).replace(self.staged(file_id))
+            target.replace(staged)
 
     def prune(self, path: str) -> None:
         """Removes the empty directories above a path, up to the bucket's."""

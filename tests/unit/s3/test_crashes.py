@@ -1,5 +1,6 @@
 """What is left of a write that was cut at any point, or that found the disk full."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -304,3 +305,28 @@ def test_a_row_that_was_not_flushed_keeps_the_file_that_it_names(
         with pytest.raises(NotFlushed):
             put(store, "k", b"new")
     assert read(store, "k") == b"new"
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["is deleted", "its deletion fails"])
+def test_the_bytes_of_a_replaced_object_do_not_come_back(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """The new object's file never reached its place, where that of the old one still is."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    put(store, "k", b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        put(store, "k", b"new")
+    with monkeypatch.context() as patch:
+        if not is_deleted:
+            patch.setattr(store.catalog, "delete", full)
+        with contextlib.suppress(OSError):
+            store.delete("bucket", ["k"])
+    assert read(store, "k") == (None if is_deleted else b"new")
+    assert not is_deleted or not (store.files.root / "bucket/k").exists()
+    store = reopened(store)
+    assert read(store, "k") == (None if is_deleted else b"new")
+    store.close()
