@@ -30,6 +30,19 @@ def test_success_writes_the_model_and_exits_zero(host: TrainingHost) -> None:
     assert ended.failure is None
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    ids=["sagelet's", "the user's", "the user's policy"],
+)
+def test_threads_leave_the_cpus_to_other_jobs_soon(
+    host: TrainingHost, variables: dict[str, str], expected: str
+) -> None:
+    host.environment |= variables
+    host.script("import os; print('looks', os.environ.get('GOMP_SPINCOUNT'))")
+    assert f"looks {expected}" in host.run().log.splitlines()
+
+
 def test_lines_come_out_whole_and_exact(host: TrainingHost) -> None:
     host.environment["PYTHONUNBUFFERED"] = "1"
     host.script(

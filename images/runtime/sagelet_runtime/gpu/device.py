@@ -13,7 +13,11 @@ from sagelet_runtime.gpu import trial
 
 #: Variables with the sizes of torch's and XLA's thread pools.
 POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
-
+#: How often a thread of libgomp, torch's OpenMP, looks for work before it sleeps, and the variables that say so. By
+#: itself libgomp looks for milliseconds, which takes the CPUs from the other jobs of the machine
+#: (tests/bench/threads_that_wait.py). If it knows of more threads than CPUs it looks 1,000 times; it counts its own
+#: process's threads only.
+SPINS, SPINNING = "1000", ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 #: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's, `plugin` a PJRT plugin's (gpu/plugin.py).
 CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "plugin"

@@ -157,11 +157,12 @@ def _local_master(job: Any) -> str:
 
 
 def thread_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the sizes of thread pools. Empty unless the cgroup allows fewer CPUs than there are."""
+    """Returns how threads wait for work, and the sizes of pools if the cgroup allows fewer CPUs than there are."""
     limit = device.thread_limit()
-    if limit is None:
-        return {}
-    return {name: str(limit) for name in device.POOLS if name not in environ}
+    added = {} if limit is None else dict.fromkeys(device.POOLS, str(limit))
+    if not any(name in environ for name in device.SPINNING):
+        added[device.SPINNING[0]] = device.SPINS
+    return {name: value for name, value in added.items() if name not in environ}
 
 
 def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
