@@ -136,6 +136,55 @@ def test_a_trainer_compiles_its_model_unless_the_script_says_no(tmp_path: Path) 
     assert losses_in(kept.log) == pytest.approx(losses_in(ended.log), rel=1e-4)
 
 
+#: Steps of each kind, as the script writes them and with `foreach=False`, which keeps torch from the fused kernel.
+STEPS = """
+    import json
+    import torch
+
+    fused = []
+    kernel = torch._fused_adamw_
+    torch._fused_adamw_ = lambda *lists, **settings: (fused.append(1), kernel(*lists, **settings))
+
+    def train(weights, gradients, **settings):
+        fused.clear()
+        parameter = torch.nn.Parameter(weights.clone())
+        optimizer = torch.optim.AdamW([parameter], lr=0.1, **settings)
+        for gradient in gradients:
+            parameter.grad = gradient
+            optimizer.step()
+        assert optimizer.param_groups[0]["fused"] is None, "what a checkpoint keeps is the script's"
+        return parameter.detach()
+
+    torch.manual_seed(7)
+    weights, gradients = torch.randn(4, 3, 5, 5), torch.randn(3, 4, 3, 5, 5)
+    last = torch.channels_last
+    columns = weights.to(memory_format=last)
+    for name, *given in (
+        ("rows", weights, gradients),
+        ("channels last", columns, [one.to(memory_format=last) for one in gradients]),
+        ("laid out unlike the parameter", columns, gradients),
+        ("from one step on unlike it", weights, [gradients[0], gradients[1].to(memory_format=last), gradients[2]]),
+        ("float64", weights.double(), gradients.double()),
+    ):
+        torch.testing.assert_close(train(*given), train(*given, foreach=False), rtol=1e-6, atol=1e-6)
+        train(*given)
+        print(f"{name}: {len(fused)}")
+    """
+
+
+def test_adam_takes_the_fused_kernel_where_it_computes_the_same(host: TrainingHost) -> None:
+    log = run(host, STEPS).log
+    for expected in (
+        "rows: 3",
+        "channels last: 3",
+        "laid out unlike the parameter: 0",
+        "from one step on unlike it: 2",
+        "float64: 0",
+    ):
+        assert expected in log.splitlines(), log
+    assert "rows: 0" in run(host, STEPS, CXX="no-such-compiler").log.splitlines()
+
+
 #: Dynamo fails with an error of its own in the first function that it traces.
 UNTRACEABLE = """
     import torch._dynamo.symbolic_convert as convert
