@@ -11,8 +11,8 @@ from sagelet_engine.model.runtime import Line
 from sagelet_engine.runtimes.node.output import HEARTBEAT_S, MAX_BATCH, split_lines, text_of
 
 #: Seconds between reads of a file that does not grow; the last value repeats. The first pauses are short because a
-#: host that has just printed often prints more at once.
-POLL_S = (0.005, 0.01, 0.02, 0.05)
+#: host that has just printed often prints more at once, and because many a short job ends within them.
+POLL_S = (0.005, 0.01, *[0.02] * 7, 0.05)
 CHUNK_BYTES = 1024 * 1024
 
 

@@ -62,7 +62,7 @@ def _row(name: str, jobs: int, server: ServerProcess, starts: list[float], secon
         client.search(Resource="TrainingJob")
         after = servers.memory_mb(process)
     ready = Figure.of(starts)
-    promises = (("ready s", ready, 1), ("CPU %", cpu, 1), ("RSS MB after calls", after, 120))
+    promises = (("ready s", ready, 0.4), ("CPU %", cpu, 1), ("RSS MB after calls", after, 120))
     bars = "; ".join(str(Bar(*promise, at_most=True)) for promise in promises)
     return name, jobs, ready, cpu, before, after, threads, "" if name == "moto_server" else bars
 

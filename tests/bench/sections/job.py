@@ -6,6 +6,7 @@ All three have the same script, image and toolkit. They differ in what is done a
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +25,17 @@ from sagelet_engine.runtimes.docker.spec import JOB_NAME
 from support.clients import ENVIRONMENT, NO_TELEMETRY
 from support.server import ACCOUNT, ENDED, until
 
-HEADS = (("how", "first line s", "total s", "above the bare run, s", "promised"),)
+HEADS = (
+    ("how", "first line s", "total s", "above the bare run, s", "promised"),
+    ("how", "jobs", "first tenth s", "last tenth s", "rise s", "above the bare run, s", "promised"),
+)
 ROUNDS = {Scale.FULL: 7, Scale.SHORT: 1}
+#: Jobs of a command that does nothing, one after the other.
+IN_A_ROW = {Scale.FULL: 200, Scale.SHORT: 10}
+NOTHING = ("/bin/sh", "-c", "true")
+#: Seconds, with Docker above `docker run` and as a process from the beginning; and the rise over all jobs, which is
+#: more than the pause between two looks for a job's end.
+ABOVE_S, PROCESS_S, RISE_S = 0.15, 0.3, 0.03
 MARK = "mark at "
 SCRIPT = f"""
 import time
@@ -56,6 +66,7 @@ def run(scale: Scale, directory: Path) -> list[Table]:
                 ways[LOCAL] = partial(_local_job, stack.enter_context(_local_mode(docker, directory)))
         in_turns(1, ways)  # fills the caches of images and of programs
         runs = in_turns(rounds, ways)
+        in_a_row = [_in_a_row(place, IN_A_ROW[scale]) for place in users]
     conditions = (
         "A script that prints a line and writes a model of 100 kB, through the training image's toolkit; no torch. "
         "sagelet: from CreateTrainingJob until DescribeTrainingJob, asked 50 times a second, says Completed. The bare "
@@ -65,7 +76,16 @@ def run(scale: Scale, directory: Path) -> list[Table]:
     )
     rows = [_row(way, found, runs.get(BARE)) for way, found in runs.items()]
     counts = {"runs": (sum(map(len, runs.values())), rounds * len(ways))}
-    return [Table("A job, from its beginning to its model", HEADS[0], rows, " ".join([conditions, *absent]), counts)]
+    return [
+        Table("A job, from its beginning to its model", HEADS[0], rows, " ".join([conditions, *absent]), counts),
+        Table(
+            "Jobs in a row",
+            HEADS[1],
+            in_a_row,
+            f"A job of `{' '.join(NOTHING)}`, which has no toolkit and leaves no model; the next one is created when "
+            "DescribeTrainingJob says Completed. Every tenth job is compared to a bare `docker run --rm`. Medians.",
+        ),
+    ]
 
 
 def _row(way: str, found: list[Run], bare: list[Run] | None) -> Row:
@@ -73,8 +93,33 @@ def _row(way: str, found: list[Run], bare: list[Run] | None) -> Row:
     if bare is None or way == BARE:
         return way, *figures, "", ""
     above = Figure.of([one.total - other.total for one, other in zip(found, bare, strict=True)])
-    promised = Bar("above the bare run, s", above, 0.5, at_most=True) if way == "sagelet, docker" else ""
+    promised = Bar("above the bare run, s", above, ABOVE_S, at_most=True) if way == "sagelet, docker" else ""
     return way, *figures, above, promised
+
+
+def _in_a_row(place: Place, jobs: int) -> Row:
+    """Runs jobs of a command that does nothing."""
+    on_docker = place.name == "docker"
+    found: list[float] = []
+    above: list[float] = []
+    for number in range(jobs):
+        name = place.training.submit(
+            SCRIPT, image=place.training_image, instance_type="ml.m5.large", entrypoint=list(NOTHING)
+        )
+        found.append(_completed(place, name)[1])
+        if on_docker and number % 10 == 9:
+            began = time.perf_counter()
+            command = ("docker", "run", "--rm", "--entrypoint", NOTHING[0], place.training_image, *NOTHING[1:])
+            subprocess.run(command, check=True, capture_output=True)
+            above.append(found[-1] - (time.perf_counter() - began))
+    tenth = jobs // 10
+    first, last = Figure.of(found[:tenth]), Figure.of(found[-tenth:])
+    rise = statistics.median(found[-tenth:]) - statistics.median(found[:tenth])
+    bars = [Bar("rise s", rise, RISE_S, at_most=True)]
+    bars += [Bar("above the bare run, s", Figure.of(above), ABOVE_S, at_most=True)] if on_docker else []
+    bars += [] if on_docker else [Bar("last tenth s", last, PROCESS_S, at_most=True)]
+    what = Figure.of(above) if on_docker else ""
+    return f"sagelet, {place.name}", jobs, first, last, rise, what, "; ".join(map(str, bars))
 
 
 def _submit(place: Place) -> str:
@@ -83,13 +128,20 @@ def _submit(place: Place) -> str:
 
 def _job(place: Place) -> Run:
     jobs, name = place.training, _submit(place)
+    begin, total = _completed(place, name)
+    jobs.artifact(name)
+    return Run(_mark(jobs.log(name), begin), total)
+
+
+def _completed(place: Place, name: str) -> tuple[float, float]:
+    """Waits for a job's end. Returns when it was created, since the epoch, and how many seconds it took."""
+    jobs = place.training
     until(lambda: jobs.describe(name)["TrainingJobStatus"] in ENDED, every=0.02)
     end, description = time.time(), jobs.describe(name)
     if description["TrainingJobStatus"] != "Completed":
         raise RuntimeError(f"{name}: {description.get('FailureReason')}")
-    jobs.artifact(name)
     begin = description["CreationTime"].timestamp()
-    return Run(_mark(jobs.log(name), begin), end - begin)
+    return begin, end - begin
 
 
 def _mark(lines: list[str], begin: float) -> float:
