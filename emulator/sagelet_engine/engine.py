@@ -304,6 +304,8 @@ class Engine:
         Returns the number of adopted jobs.
         """
         self._port = port
+        if self._unfinished:
+            self._supervisors.load()
         self._outbox.start()
         self._recovery.start()
         self._republishing.start()

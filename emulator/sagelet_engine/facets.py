@@ -66,6 +66,8 @@ class JobsOf(Generic[J]):
 
     def _insert(self, job: J) -> J:
         """Makes a job durable and queues it. Raises JobNameInUse, also if the id is in use."""
+        # A job that nobody can work on would wait for good.
+        self._supervisors.load()
         failpoint(Failpoint.BEFORE_INSERT)
         try:
             self._store.insert(job)
