@@ -333,6 +333,13 @@ def test_tags_do_not_stand_in_the_way_of_an_update(store: Store) -> None:
     assert store.get(key("one")).tags == {"a": "1"}
 
 
+def test_calls_of_a_job_that_was_deleted_meanwhile_are_not_throttled(store: Store) -> None:
+    job = end(store, add(store, "one"))
+    assert [store.throttle(job.id, 2) for _ in range(3)] == [True, True, False]
+    store.delete(job)
+    assert not store.throttle(job.id, 9)
+
+
 # --- logs and metrics -----------------------------------------------------------------------------------------------
 
 
