@@ -42,7 +42,7 @@ from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
-from sagelet_engine.model.job import Job, JobKind
+from sagelet_engine.model.job import Job, JobKind, PoolStatus
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind, OrchestrationStatus
 from sagelet_engine.model.pipeline import EXECUTION_STATUSES
@@ -304,6 +304,8 @@ class Engine:
         Returns the number of adopted jobs.
         """
         self._port = port
+        if self._unfinished:
+            self._supervisors.load()
         self._outbox.start()
         self._recovery.start()
         self._republishing.start()
@@ -350,7 +352,10 @@ class Engine:
         return {record.id for record in self._store.orchestrations.unfinished()}
 
     def stop_all(self, account: str) -> int:
-        """Asks every unfinished job and orchestration of an account to stop. Returns their number."""
+        """Asks every unfinished job and orchestration of an account to stop. Returns their number.
+
+        The account's warm pools end, too: each keeps its job's place, for up to an hour.
+        """
         stopped = 0
         # First what makes jobs: it would make others in the place of those that are stopped.
         for record in self._store.orchestrations.unfinished():
@@ -361,11 +366,22 @@ class Engine:
                     stopped += 1
         for job in self._store.unfinished():
             if job.key.account == account:
-                jobs = self.processing if job.key.kind is JobKind.PROCESSING else self.jobs
-                with suppress(JobNotFound, JobNotStoppable):
-                    jobs.stop(job.key)
-                    stopped += 1
+                stopped += self._stop(job)
+        for job in self._store.with_warm_pool(PoolStatus.AVAILABLE):
+            if job.key.account == account:
+                with suppress(JobNotFound):
+                    self.jobs.end_pool(job.key)
         return stopped
+
+    def _stop(self, job: Job) -> bool:
+        """Asks a job to stop, and has it leave no warm pool. Returns False if it has ended or gone meanwhile."""
+        with suppress(JobNotFound, JobNotStoppable):
+            if job.key.kind is JobKind.TRAINING:
+                self.jobs.end_pool(job.key)
+            jobs = self.processing if job.key.kind is JobKind.PROCESSING else self.jobs
+            jobs.stop(job.key)
+            return True
+        return False
 
     def lost(self) -> str | None:
         """Returns why this engine has lost the data directory, for people. None while it has it."""

@@ -66,6 +66,8 @@ class JobsOf(Generic[J]):
 
     def _insert(self, job: J) -> J:
         """Makes a job durable and queues it. Raises JobNameInUse, also if the id is in use."""
+        # A job that nobody can work on would wait for good.
+        self._supervisors.load()
         failpoint(Failpoint.BEFORE_INSERT)
         try:
             self._store.insert(job)
@@ -204,6 +206,12 @@ class Jobs(JobsOf[TrainingJob]):
                 self._scheduler.ended(job)
             return job
 
+    def end_pool(self, key: JobKey) -> None:
+        """Ends the warm pool that a job has left. One that runs will leave its hosts for a second. Raises
+        JobNotFound.
+        """
+        self.update(key, _without_pool)
+
     def by_id(self, job_id: str) -> Job:
         """Returns a job of any kind. Raises JobNotFound."""
         return self._store.get_by_id(job_id)
@@ -237,6 +245,14 @@ class Jobs(JobsOf[TrainingJob]):
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of properties; see Store.property_names."""
         return self._store.property_names(account, region, beginning, limit)
+
+
+def _without_pool(job: TrainingJob) -> Mapping[str, Any]:
+    resources = job.request["ResourceConfig"]
+    if not resources.get("KeepAlivePeriodInSeconds") or (job.terminal and not job.pool_available):
+        return {}
+    # With a period of 0, a job that runs would not know the directory of its pool any more.
+    return {"ResourceConfig": {**resources, "KeepAlivePeriodInSeconds": 0 if job.terminal else 1}}
 
 
 class ProcessingJobs(JobsOf[ProcessingJob]):

@@ -182,3 +182,18 @@ def test_a_server_that_fails_once_it_has_started_ends(tmp_path: Path) -> None:
     server.data.chmod(0o700)
     assert not server.begin()
     assert server.output == [f"Error: {server.data / 'server.json'} cannot be written: Is a directory\n"]
+
+
+def test_a_server_ends_though_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    """The terminal, or the program that started it, is gone. Its words about the lost directory have no reader."""
+    program = str(Path(sys.executable).with_name("sagelet"))
+    command = [program, "up", "--data", str(tmp_path / "data"), "--port", "0", "--runtime", "process"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert "ready" in server.stdout.readline()
+            server.stdout.close()
+            (tmp_path / "data").rename(tmp_path / "moved")
+            assert server.wait(30) == 1
+        finally:
+            server.kill()

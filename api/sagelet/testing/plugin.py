@@ -91,18 +91,26 @@ def sagelet_environment(
     has `sagelet_account`, too, the clients use that account.
     """
     from sagelet.testing.environment import redirect
-    from sagelet.testing.server import ACCOUNT
 
-    own = "sagelet_account" in request.fixturenames
-    account = request.getfixturevalue("sagelet_account").id if own else ACCOUNT
-    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=account)
+    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=_account(request))
     return sagelet_server
 
 
+def _account(request: pytest.FixtureRequest) -> str:
+    """Returns the number of the account that the test uses: `sagelet_account`, if the test has that."""
+    from sagelet.testing.server import ACCOUNT
+
+    own = "sagelet_account" in request.fixturenames
+    return str(request.getfixturevalue("sagelet_account").id) if own else ACCOUNT
+
+
 @pytest.fixture
-def sagelet_faults(sagelet_server: "Server") -> "Iterator[Faults]":
-    """Faults of the server, for existing jobs and for calls. After the test nothing is throttled."""
-    faults = sagelet_server.faults()
+def sagelet_faults(sagelet_server: "Server", request: pytest.FixtureRequest) -> "Iterator[Faults]":
+    """Faults of the server, for existing jobs and for calls. After the test nothing is throttled.
+
+    In a test that has `sagelet_account`, too, they are the account's.
+    """
+    faults = sagelet_server.faults(account=_account(request))
     yield faults
     faults.clear_throttling()
 

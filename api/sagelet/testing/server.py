@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import selectors
 import shutil
 import subprocess
@@ -29,8 +30,9 @@ START_TIMEOUT_S = 120.0
 #: Seconds that a server has to end its jobs' processes.
 STOP_TIMEOUT_S = 60.0
 ACCOUNT, REGION = "123456789012", "us-east-1"
-#: The number of the first account that `Server.account` gives out.
-FIRST_ACCOUNT = 900_000_000_001
+#: The range in which a server begins to give out accounts, at random: an earlier server of the same directory, whose
+#: jobs are still there, has begun elsewhere.
+ACCOUNTS = range(900_000_000_000, 999_000_000_000)
 
 
 class ServerFailed(SageletError):
@@ -54,7 +56,7 @@ class Server:
         self._given = None if directory is None else Path(directory).absolute()
         self._process: subprocess.Popen[str] | None = None
         self._endpoint = ""
-        self._numbers = count(FIRST_ACCOUNT)
+        self._numbers = count(secrets.choice(ACCOUNTS))
 
     def start(self) -> "Server":
         """Starts the server, and returns when it answers. Raises ServerFailed, which shows the server's output."""
@@ -172,7 +174,7 @@ class Account:
         return self._server.faults(account=self.id, region=region)
 
     def close(self) -> None:
-        """Asks what still runs in the account to stop, and removes its buckets with their objects.
+        """Asks what still runs in the account to stop, ends its warm pools, and removes its buckets with their objects.
 
         Names of buckets are unique among all accounts, as on AWS, so the next test may use them again. Ended jobs stay:
         no other account sees them. May be repeated.

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -122,8 +123,11 @@ def _check_still_owned(server: "Sagelet") -> None:
 
 def _give_up(lost: str) -> NoReturn:
     """Ends at once, as `kill -9` does. An ordinary end would write into the directory that is there now."""
-    click.echo(f"Error: {lost}: this server ends. Running jobs go on, and the next server there adopts them", err=True)
-    sys.stdout.flush()
+    text = f"Error: {lost}: this server ends. Running jobs go on, and the next server there adopts them"
+    # Its terminal may be gone. Then it ends, too.
+    with suppress(OSError):
+        click.echo(text, err=True)
+        sys.stdout.flush()
     os._exit(ERROR)
 
 

@@ -47,6 +47,8 @@ class RequestReader:
         self._buffer = bytearray()
         #: The offset up to which no end of a head was found.
         self._searched = 0
+        #: Bytes of the next request that are waited for, once its head is here.
+        self._wanted: int | None = None
         self._ended = False
         self._waited = 0.0
         self._arrived = 0
@@ -77,20 +79,17 @@ class RequestReader:
         """True if the next request is here up to its body, with a small body whole, or if it can only be refused."""
         if self._ended:
             return True
-        end = self._buffer.find(b"\r\n\r\n", self._searched)
-        if end < 0:
-            self._searched = max(0, len(self._buffer) - 3)
-            return len(self._buffer) > self._most_head or self._is_no_request()
-        self._searched = end
-        head = bytes(self._buffer[: end + 2])
-        length = _LENGTH.search(head)
-        if length is None or int(length[1]) > GATHERED or _EXPECT.search(head):
-            return True
-        return len(self._buffer) >= end + 4 + int(length[1])
+        if self._wanted is None:
+            end = self._buffer.find(b"\r\n\r\n", self._searched)
+            if end < 0:
+                self._searched = max(0, len(self._buffer) - 3)
+                return len(self._buffer) > self._most_head or self._is_no_request()
+            self._wanted = end + 4 + _small_body(bytes(self._buffer[: end + 2]))
+        return len(self._buffer) >= self._wanted
 
     def begin(self) -> None:
         """Called when a worker takes up the next request."""
-        self._searched, self._waited, self._arrived = 0, 0.0, 0
+        self._searched, self._wanted, self._waited, self._arrived = 0, None, 0.0, 0
 
     def take_head(self) -> bytes:
         """Takes the head of the next request with its empty line. Takes all that is there if that can only be
@@ -192,6 +191,14 @@ class RequestReader:
         if self._waited > PATIENCE + self._arrived / LEAST_RATE:
             raise TimeoutError(f"the client sends less than {LEAST_RATE} bytes a second")
         return count
+
+
+def _small_body(head: bytes) -> int:
+    """Returns the size of a body that is gathered. 0 if a worker is to read it, or if there is none."""
+    length = _LENGTH.search(head)
+    if length is None or int(length[1]) > GATHERED or _EXPECT.search(head):
+        return 0
+    return int(length[1])
 
 
 #: Up to this size, pieces are copied into one; a larger one is not copied.

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from sagelet_engine.base.loading import Late
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.model.job import Job
 
@@ -27,6 +28,13 @@ class Supervisors:
         self._closing = closing
         self._by_job: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
+        self._supervisor = Late(_load)
+
+    def load(self) -> None:
+        """Loads what works on jobs: staging, uploads, the doctor. A server without jobs does not need that. Called
+        before there is a job. Raises ImportError.
+        """
+        self._supervisor()
 
     def __len__(self) -> int:
         """Number of jobs that have a supervisor."""
@@ -37,15 +45,13 @@ class Supervisors:
 
         Does nothing if the job has a supervisor or the server is shutting down.
         """
-        # It brings what works on jobs: staging, uploads, the doctor. A server without jobs does not need that.
-        from sagelet_engine.execution.supervisor import Supervisor
 
         def forget(job: Job) -> None:
             with self._guard:
                 self._by_job.pop(job.id, None)
             ended(job)
 
-        supervisor = Supervisor(services, job, forget)
+        supervisor = self._supervisor()(services, job, forget)
         with self._guard:
             if job.id in self._by_job or self._closing.is_set():
                 return
@@ -64,6 +70,12 @@ class Supervisors:
         with self._guard:
             supervisors = list(self._by_job.values())
         join_all(supervisors, deadline)
+
+
+def _load() -> "type[Supervisor]":
+    from sagelet_engine.execution.supervisor import Supervisor
+
+    return Supervisor
 
 
 def join_all(threads: Sequence[Joined], deadline: float) -> None:

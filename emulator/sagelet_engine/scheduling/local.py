@@ -11,6 +11,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 
 from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict, warm_pools
@@ -197,9 +198,7 @@ class LocalScheduler(threading.Thread):
                 break
         for job_id in self._overdue():
             self._give_up(job_id)
-        untold = self._next_untold()
-        if not self._closed and untold:
-            self._let_wait(untold)
+        self._tell_next()
         if self._untold:
             return 0 if len(self._untold) >= TOLD_AT_ONCE else GATHER_S
         return POLL_S if self._deadlines or self._warm.keys() else None
@@ -328,6 +327,18 @@ class LocalScheduler(threading.Thread):
     def _end(self, job: Job, outcome: Verdict) -> None:
         now = self._clock.now_ms()
         self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
+
+    def _tell_next(self) -> None:
+        """Sets the next few jobs to Pending. Raises StoreUnavailable; then the next look tries again."""
+        untold = self._next_untold()
+        if self._closed or not untold:
+            return
+        try:
+            self._let_wait(untold)
+        except StoreUnavailable:
+            with self._guard:
+                self._untold.extendleft(reversed(untold))
+            raise
 
     def _next_untold(self) -> list[str]:
         """Returns waiting jobs to set to Pending. Empty while others may come that can be set with them."""

@@ -8,12 +8,12 @@ nor a duplicate.
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sagelet_engine.base.changes import Changes
 from sagelet_engine.base.database import Database, DatabaseDamaged, Waiting
@@ -25,10 +25,7 @@ from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.store import codec
 from sagelet_engine.store import lists as sql_pages
-from sagelet_engine.store import logs as sql_append
-from sagelet_engine.store import logs as sql_lines
 from sagelet_engine.store import logs as sql_logs
-from sagelet_engine.store import logs as sql_merged
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
 from sagelet_engine.store import orchestrations as sql_orchestrations
@@ -36,6 +33,7 @@ from sagelet_engine.store import pipelines as sql_pipelines
 from sagelet_engine.store import search as sql_search
 from sagelet_engine.store.schema import MIGRATIONS
 
+T = TypeVar("T")
 #: Sorts after every text that continues a prefix, so an index can serve the range.
 LAST_CHARACTER = "\U0010ffff"
 
@@ -70,7 +68,7 @@ class Store(Database):
         self.status_noted = threading.Event()
         #: Counts every change of a job's record or tags, and every line and metric point, of any job.
         self.changes = Changes()
-        self.lines = sql_lines.Lines(self._rows)
+        self.lines = sql_logs.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
         self.orchestrations = sql_orchestrations.Orchestrations(
             sql_orchestrations.Access(self._rows, self._write, self._changing, path)
@@ -167,7 +165,7 @@ class Store(Database):
         """Returns the same page, with only what a list shows of each job."""
         clauses, parameters = sql_pages.page(query, query.kind.value)
         rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
-        return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
+        return sql_pages.cut([self._read("row", codec.decode_listed, *row) for row in rows], query)
 
     def search(self, query: JobSearch) -> SearchPage[Job]:
         """Returns one page of the training jobs that satisfy an expression."""
@@ -299,7 +297,7 @@ class Store(Database):
 
         Times never go back within a stream: an event older than the last one gets the last one's time.
         """
-        times, size = sql_append.rising(events, stream.last_ms or 0), sum(utf8_size(event.text) for event in events)
+        times, size = sql_logs.rising(events, stream.last_ms or 0), sum(utf8_size(event.text) for event in events)
         first = times[0] if times else None
         after = replace(
             stream,
@@ -311,7 +309,7 @@ class Store(Database):
             bytes=stream.bytes + size,
         )
         with self.changes.changing(), self._write(durable=False) as db:
-            sql_append.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
+            sql_logs.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
             db.executemany(
                 "INSERT INTO metric_points (job_id, name, value, time_ms, host) VALUES (?, ?, ?, ?, ?)",
                 [(stream.job_id, point.name, point.value, point.time_ms, stream.host) for point in points],
@@ -412,7 +410,7 @@ class Store(Database):
     def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
         """Returns events of several streams by time; see logs.merged."""
         with self._connection() as db:
-            return sql_merged.merged(db, stream_ids, **which)
+            return sql_logs.merged(db, stream_ids, **which)
 
     def last_points(self, job_id: str) -> list[MetricPoint]:
         """Returns the last value of every metric of a job, by name."""
@@ -459,13 +457,17 @@ class Store(Database):
     def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[Job]:
         """Returns the jobs that `clauses` choose, in one statement: job and tags are of one moment."""
         rows = self._rows(f"SELECT id, record, version, {_TAGS} FROM jobs {clauses}", parameters)
-        return [self._decoded(*row) for row in rows]
+        return [self._read("record", _job, *row) for row in rows]
 
-    def _decoded(self, job_id: str, record: str, version: int, tags: str) -> Job:
+    def _read(self, what: str, decode: Callable[..., T], job_id: str, *columns: Any) -> T:
         try:
-            return codec.decode(record, version, json.loads(tags))
+            return decode(job_id, *columns)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DatabaseDamaged(self._path, f"the record of job {job_id} cannot be read") from error
+            raise DatabaseDamaged(self._path, f"the {what} of job {job_id} cannot be read") from error
+
+
+def _job(_job_id: str, record: str, version: int, tags: str) -> Job:
+    return codec.decode(record, version, json.loads(tags))
 
 
 #: A job's tags as a JSON object, by their keys.

@@ -41,7 +41,8 @@ _OLDEST = (
     " WHERE tags.job_id = noted_statuses.job_id)) FROM noted_statuses ORDER BY seq LIMIT ?"
 )
 _THROTTLE = (
-    "INSERT INTO throttled_calls VALUES (?, 1) ON CONFLICT (job_id) DO UPDATE SET calls = calls + 1 WHERE calls < ?"
+    "INSERT INTO throttled_calls SELECT id, 1 FROM jobs WHERE id = ?"
+    " ON CONFLICT (job_id) DO UPDATE SET calls = calls + 1 WHERE calls < ?"
 )
 
 
@@ -52,5 +53,7 @@ def oldest(db: sqlite3.Connection, limit: int) -> list[tuple[int, Job]]:
 
 
 def throttle(db: sqlite3.Connection, job_id: str, limit: int) -> bool:
-    """Counts one more throttled call of a job. Returns False if `limit` calls were throttled already."""
+    """Counts one more throttled call of a job. Returns False if `limit` calls were throttled already, or if the job was
+    deleted meanwhile.
+    """
     return db.execute(_THROTTLE, (job_id, limit)).rowcount > 0

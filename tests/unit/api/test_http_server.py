@@ -1,5 +1,6 @@
 import http.client
 import json
+import re
 import socket
 import time
 import tracemalloc
@@ -9,6 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
+from sagelet_api.http import connection
 from sagelet_api.http.connection import Connection, ResponseWriter
 from sagelet_api.http.connection_manager import IDLE
 from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
@@ -355,3 +357,31 @@ def test_a_request_may_come_in_any_pieces(pieces: int) -> None:
         client.shutdown(socket.SHUT_WR)
         answer = b"".join(iter(lambda: client.recv(65536), b""))
         assert answer.count(b'"size": 4') == 2
+
+
+def test_a_head_is_looked_at_once_however_slowly_its_body_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread takes in what all clients send, and a head may have 256 KiB."""
+    looks = []
+
+    class Counted:
+        def search(self, head: bytes) -> "re.Match[bytes] | None":
+            looks.append(head)
+            return length.search(head)
+
+    length = connection._LENGTH
+    monkeypatch.setattr(connection, "_LENGTH", Counted())
+    server, client = socket.socketpair()
+    with server, client:
+        reader = connection.RequestReader(server, MAX_HEADER_BYTES)
+        client.sendall(b"PUT / HTTP/1.1\r\nContent-Length: 50\r\n\r\n")
+        for _ in range(50):
+            assert not reader.gather()
+            client.sendall(b"x")
+        assert reader.gather()
+        assert len(looks) == 1
+        reader.begin()
+        assert (reader.take_head()[:3], reader.read(50)) == (b"PUT", b"x" * 50)
+        client.sendall(b"GET / HTTP/1.1\r\nHost: b\r\n\r\n")
+        reader.begin()
+        assert reader.gather()
+        assert len(looks) == 2

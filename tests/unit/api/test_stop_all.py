@@ -62,3 +62,28 @@ def test_every_kind_is_asked_to_stop_and_other_accounts_go_on(world: ApiWorld) -
     until(stopped)
     assert states(theirs, other) == {"InProgress", "Executing"}
     assert world.engine.stop_all(ACCOUNT) == 0
+
+
+def test_no_warm_pool_of_the_account_keeps_a_place(tmp_path: Path, bridge: MotoBridge) -> None:
+    """A pool keeps its job's place, for up to an hour, and the next account needs it."""
+    with ApiWorld(tmp_path, bridge, max_jobs=2) as world:
+        resources = {**request("x")["ResourceConfig"], "KeepAlivePeriodInSeconds": 3600}
+        for name in ("ended", "runs"):
+            world.sagemaker.create_training_job(**request(name, ResourceConfig=resources))
+            until(lambda name=name: world.job(name).launched)
+        world.host("ended").end(0)
+        world.ended("ended")
+        assert world.job("ended").pool_available
+        assert world.engine.stop_all(ACCOUNT) == 1
+        until(lambda: world.host("runs").signals)
+        world.host("runs").end(143)
+        world.ended("runs")
+        world.clock.turn(1)
+        theirs = world.client("sagemaker", account=OTHER)
+        for name in ("one", "two"):
+            theirs.create_training_job(**request(name))
+
+        def status(name: str) -> str:
+            return str(theirs.describe_training_job(TrainingJobName=name)["SecondaryStatus"])
+
+        until(lambda: status("one") == status("two") == "Training", seconds=10)

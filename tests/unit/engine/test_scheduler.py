@@ -233,6 +233,26 @@ def test_a_store_that_fails_for_a_moment_delays_no_job_for_good(
     assert "database is locked" in caplog.text
 
 
+def test_a_store_that_fails_while_jobs_are_told_to_wait(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagelet_engine.scheduling.local.RETRY_SECONDS", 0.01)
+    one = stage()
+    failures = iter([StoreUnavailable("the disk is full")] * 2)
+    read = one.store.by_ids
+
+    def sometimes(job_ids: Sequence[str]) -> dict[str, Job]:
+        if error := next(failures, None):
+            raise error
+        return read(job_ids)
+
+    one.store.by_ids = sometimes  # type: ignore[method-assign]
+    for name in "abc":
+        one.add(name)
+    one.scheduler.start()
+    until(lambda: [one.job(name).secondary for name in "bc"] == [S.PENDING, S.PENDING], seconds=10)
+
+
 def test_a_free_place_is_filled_before_ten_thousand_are_told_to_wait(stage: Callable[..., Stage]) -> None:
     one = stage(max_jobs=1)
     told: list[str] = []

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet_engine.base.database import MOST_IDLE, NewerSchema, StoreUnavailable
+from sagelet_engine.base.database import MOST_IDLE, DatabaseDamaged, NewerSchema, StoreUnavailable
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound
 from sagelet_engine.model import lifecycle, training
 from sagelet_engine.model.job import JobStatus, PoolStatus, SecondaryStatus, StopCause, WarmPool
@@ -212,6 +212,15 @@ def test_a_listing_has_the_jobs_of_the_page(store: Store, sort_by: SortBy) -> No
     assert (pool, 9) in [(job.warm_pool, job.training_end_ms) for job in listing.jobs]
 
 
+def test_a_row_that_cannot_be_listed_is_said_to_be_damaged(store: Store) -> None:
+    """A record that was unreadable when its columns were made leaves them empty."""
+    add(store, "one")
+    with store._write() as db:
+        db.execute("UPDATE jobs SET secondary = ''")
+    with pytest.raises(DatabaseDamaged, match="the row of job id-one cannot be read"):
+        store.listing(JobQuery(ACCOUNT, REGION))
+
+
 def test_a_list_in_the_usual_order_reads_an_index_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[str] = []
     rows = store._rows
@@ -322,6 +331,13 @@ def test_tags_do_not_stand_in_the_way_of_an_update(store: Store) -> None:
     moved = store.update(lifecycle.advance(job, SecondaryStatus.PENDING, 2000))
     assert moved.version == 1
     assert store.get(key("one")).tags == {"a": "1"}
+
+
+def test_calls_of_a_job_that_was_deleted_meanwhile_are_not_throttled(store: Store) -> None:
+    job = end(store, add(store, "one"))
+    assert [store.throttle(job.id, 2) for _ in range(3)] == [True, True, False]
+    store.delete(job)
+    assert not store.throttle(job.id, 9)
 
 
 # --- logs and metrics -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`sagelet.testing.Account`: accounts of one server, each for one test."""
 
+from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
@@ -56,3 +57,11 @@ def test_only_who_can_write_into_the_data_directory_empties_an_account(server: S
     with pytest.raises(HTTPError) as refused:
         ask(server.endpoint, server.data, "POST", "empty-account", {"account": "all"})
     assert refused.value.code == 400
+
+
+def test_an_account_is_new_in_a_directory_that_an_earlier_server_had(tmp_path: Path) -> None:
+    ids = set()
+    for _ in range(2):
+        with Server(tmp_path) as server, server.account() as account:
+            ids.add(account.id)
+    assert len(ids) == 2

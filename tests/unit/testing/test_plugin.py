@@ -120,6 +120,8 @@ def test_each_test_has_an_account_of_its_own_on_the_shared_server(pytester: pyte
     pytester.makepyfile(
         """
         import boto3, pytest
+        from botocore.config import Config
+        from botocore.exceptions import ClientError
 
         seen = []
 
@@ -131,13 +133,20 @@ def test_each_test_has_an_account_of_its_own_on_the_shared_server(pytester: pyte
             assert s3.list_buckets()["Buckets"] == []
             boto3.client("s3").create_bucket(Bucket="the-same-name")
 
+        def test_faults_are_of_the_account(sagelet_account, sagelet_faults):
+            sagelet_faults.throttle("ListTrainingJobs", calls=1)
+            once = Config(retries={"total_max_attempts": 1})
+            sagemaker = sagelet_account.session().client("sagemaker", config=once)
+            with pytest.raises(ClientError, match="Throttling"):
+                sagemaker.list_training_jobs()
+
         def test_accounts_differ_and_the_server_does_not():
             accounts, endpoints = zip(*seen)
             assert (len(set(accounts)), len(set(endpoints))) == (3, 1)
             assert "123456789012" not in accounts
         """
     )
-    pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=4)
+    pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=5)
 
 
 def test_a_wrong_scope_is_named(pytester: pytest.Pytester) -> None:

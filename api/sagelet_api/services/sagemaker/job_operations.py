@@ -1,6 +1,7 @@
 """What the operations on jobs of every kind have in common: tags, lists, and AWS's errors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Generic
 
 from sagelet_api.protocol import page_tokens
@@ -44,17 +45,14 @@ class JobOperations(Generic[J]):
 
     def get(self, key: JobKey) -> J:
         """Raises ValidationException, as AWS does for a missing job."""
-        try:
+        with existing():
             return self._jobs.get(key)
-        except JobNotFound as error:
-            raise not_found() from error
 
     def stop(self, key: JobKey) -> None:
         """Raises ValidationException."""
         try:
-            self._jobs.stop(key)
-        except JobNotFound as error:
-            raise not_found() from error
+            with existing():
+                self._jobs.stop(key)
         except JobNotStoppable as error:
             raise ValidationException(aws_texts.has_ended(error.status, self._jobs.kind.noun)) from error
 
@@ -62,9 +60,8 @@ class JobOperations(Generic[J]):
         """Raises ValidationException, ResourceInUse, InternalFailure."""
         noun = self._jobs.kind.noun
         try:
-            self._jobs.delete(key)
-        except JobNotFound as error:
-            raise not_found() from error
+            with existing():
+                self._jobs.delete(key)
         except JobNotDeletable as error:
             # The error's shape is the model's.
             raise ResourceInUse(
@@ -88,15 +85,15 @@ class JobOperations(Generic[J]):
             raise ValidationException(problem)
         training_rules.check_tags(tags, spot=job.spec.spot)
         try:
-            self._jobs.put_tags(key, tags, MAX_TAGS)
+            with existing():
+                self._jobs.put_tags(key, tags, MAX_TAGS)
         except TooManyTags as error:
             raise ResourceLimitExceeded(str(error)) from error
         return {"Tags": _tags(self.get(key).tags)}
 
     def delete_tags(self, context: Context, request: Request) -> Output:
-        key = self._tagged(context, request)
-        self.get(key)
-        self._jobs.delete_tags(key, request["TagKeys"])
+        with existing():
+            self._jobs.delete_tags(self._tagged(context, request), request["TagKeys"])
         return {}
 
     def tag_operations(self) -> Operations:
@@ -113,6 +110,15 @@ class JobOperations(Generic[J]):
         if arn[3:5] != [context.region, context.account]:
             raise not_found()
         return self.key(context, arn[-1].partition("/")[2])
+
+
+@contextmanager
+def existing() -> Iterator[None]:
+    """Answers for a job that does not exist, or that was deleted meanwhile. Raises ValidationException."""
+    try:
+        yield
+    except JobNotFound as error:
+        raise not_found() from error
 
 
 def not_found() -> ValidationException:

@@ -285,17 +285,20 @@ class PipelineOperations:
 
     def add_tags(self, context: Context, request: Request) -> Output:
         key = _tagged(context, request)
-        self._get(key)
         try:
             tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
             return {"Tags": _tags(self._pipelines.put_tags(key, tags, MAX_TAGS))}
+        except PipelineNotFound as error:
+            raise _no_pipeline(key) from error
         except TooManyTags as error:
             raise ResourceLimitExceeded(str(error)) from error
 
     def delete_tags(self, context: Context, request: Request) -> Output:
         key = _tagged(context, request)
-        self._get(key)
-        self._pipelines.delete_tags(key, request["TagKeys"])
+        try:
+            self._pipelines.delete_tags(key, request["TagKeys"])
+        except PipelineNotFound as error:
+            raise _no_pipeline(key) from error
         return {}
 
     def operations(self) -> Operations:

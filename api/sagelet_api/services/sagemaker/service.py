@@ -12,13 +12,13 @@ from sagelet_api.services.sagemaker.job_operations import (
     JobOperations,
     RoleCheck,
     any_role,
+    existing,
     job_query,
     next_token,
-    not_found,
 )
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
 from sagelet_api.services.sagemaker.training_rules import Images
-from sagelet_engine.base.errors import JobNameInUse, JobNotFound
+from sagelet_engine.base.errors import JobNameInUse
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey
@@ -84,10 +84,8 @@ class TrainingJobs:
 
     def update_training_job(self, context: Context, request: Request) -> Output:
         key = self._common.key(context, request["TrainingJobName"])
-        try:
+        with existing():
             job = self._engine.jobs.update(key, lambda job: training_updates.changes(job, request))
-        except JobNotFound as error:
-            raise not_found() from error
         return {"TrainingJobArn": job.key.arn}
 
     def delete_training_job(self, context: Context, request: Request) -> None:

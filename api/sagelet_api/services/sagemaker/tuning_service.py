@@ -1,6 +1,7 @@
 """The operations of hyperparameter tuning jobs. The engine's orchestrator runs the jobs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sagelet_api.protocol import page_tokens
@@ -71,9 +72,8 @@ class TuningJobs:
     def stop(self, context: Context, request: Request) -> None:
         name = request["HyperParameterTuningJobName"]
         try:
-            self._engine.tuning.stop(_key(context, name))
-        except OrchestrationNotFound as error:
-            raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
+            with _existing(name):
+                self._engine.tuning.stop(_key(context, name))
         except OrchestrationEnded as error:
             # The code is what SDK v2 takes for a job that has ended; the text is sagelet's.
             raise ValidationException(
@@ -83,9 +83,8 @@ class TuningJobs:
     def delete(self, context: Context, request: Request) -> None:
         name = request["HyperParameterTuningJobName"]
         try:
-            self._engine.tuning.delete(_key(context, name))
-        except OrchestrationNotFound as error:
-            raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
+            with _existing(name):
+                self._engine.tuning.delete(_key(context, name))
         except OrchestrationNotDeletable as error:
             raise ResourceInUse(
                 f"The request was rejected because the hyperparameter tuning job is in status {error.status}; "
@@ -124,15 +123,16 @@ class TuningJobs:
         key = _tagged(context, request)
         self._check_tags(request["Tags"], self._job(key).request)
         try:
-            self._engine.tuning.put_tags(key, {tag["Key"]: tag["Value"] for tag in request["Tags"]}, MAX_TAGS)
+            with _existing(key.name):
+                self._engine.tuning.put_tags(key, {tag["Key"]: tag["Value"] for tag in request["Tags"]}, MAX_TAGS)
         except TooManyTags as error:
             raise ResourceLimitExceeded(str(error)) from error
         return {"Tags": _tags(self._job(key))}
 
     def delete_tags(self, context: Context, request: Request) -> Output:
         key = _tagged(context, request)
-        self._job(key)
-        self._engine.tuning.delete_tags(key, request["TagKeys"])
+        with _existing(key.name):
+            self._engine.tuning.delete_tags(key, request["TagKeys"])
         return {}
 
     def operations(self) -> Operations:
@@ -159,10 +159,17 @@ class TuningJobs:
         training_rules.check_tags({tag["Key"]: tag["Value"] for tag in tags}, spot=spot)
 
     def _job(self, key: OrchestrationKey) -> TuningJob:
-        try:
+        with _existing(key.name):
             return self._engine.tuning.get(key)
-        except OrchestrationNotFound as error:
-            raise ResourceNotFound(aws_texts.no_tuning_job(key.name)) from error
+
+
+@contextmanager
+def _existing(name: str) -> Iterator[None]:
+    """Answers for a tuning job that does not exist, or that was deleted meanwhile."""
+    try:
+        yield
+    except OrchestrationNotFound as error:
+        raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
 
 
 def _key(context: Context, name: str) -> OrchestrationKey:
