@@ -91,20 +91,30 @@ def sagelet_environment(
     has `sagelet_account`, too, the clients use that account.
     """
     from sagelet.testing.environment import redirect
-    from sagelet.testing.server import ACCOUNT
 
-    own = "sagelet_account" in request.fixturenames
-    account = request.getfixturevalue("sagelet_account").id if own else ACCOUNT
-    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=account)
+    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=_account_of(request))
     return sagelet_server
 
 
 @pytest.fixture
-def sagelet_faults(sagelet_server: "Server") -> "Iterator[Faults]":
-    """Faults of the server, for existing jobs and for calls. After the test nothing is throttled."""
-    faults = sagelet_server.faults()
+def sagelet_faults(sagelet_server: "Server", request: pytest.FixtureRequest) -> "Iterator[Faults]":
+    """Faults of the server, for existing jobs and for calls. After the test nothing is throttled.
+
+    In a test that has `sagelet_account`, too, they are the faults of that account.
+    """
+    faults = sagelet_server.faults(account=_account_of(request))
     yield faults
     faults.clear_throttling()
+
+
+def _account_of(request: pytest.FixtureRequest) -> str:
+    """Returns the account that a test's fixtures mean: its own if it has `sagelet_account`, else the server's."""
+    from sagelet.testing.server import ACCOUNT
+
+    if "sagelet_account" not in request.fixturenames:
+        return ACCOUNT
+    account: Account = request.getfixturevalue("sagelet_account")
+    return account.id
 
 
 @pytest.fixture

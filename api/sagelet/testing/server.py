@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import selectors
 import shutil
 import subprocess
@@ -11,7 +12,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ START_TIMEOUT_S = 120.0
 #: Seconds that a server has to end its jobs' processes.
 STOP_TIMEOUT_S = 60.0
 ACCOUNT, REGION = "123456789012", "us-east-1"
-#: The number of the first account that `Server.account` gives out.
-FIRST_ACCOUNT = 900_000_000_001
 
 
 class ServerFailed(SageletError):
@@ -54,7 +52,6 @@ class Server:
         self._given = None if directory is None else Path(directory).absolute()
         self._process: subprocess.Popen[str] | None = None
         self._endpoint = ""
-        self._numbers = count(FIRST_ACCOUNT)
 
     def start(self) -> "Server":
         """Starts the server, and returns when it answers. Raises ServerFailed, which shows the server's output."""
@@ -120,8 +117,11 @@ class Server:
         return connect_to(self.endpoint, account=account, region=region, data=self.data, loader=self._loader)
 
     def account(self) -> "Account":
-        """Returns an account of the server that nobody has used. At its end, what is left in it is removed."""
-        return Account(self, f"{next(self._numbers)}")
+        """Returns an account of the server that nobody has used. At its end, what is left in it is removed.
+
+        Its number is random, so it differs from those that earlier servers of the same directory gave out.
+        """
+        return Account(self, f"9{secrets.randbelow(10**11):011}")
 
     def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> "Faults":
         """Returns the faults of existing jobs, and of calls."""

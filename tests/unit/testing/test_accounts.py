@@ -1,5 +1,7 @@
 """`sagelet.testing.Account`: accounts of one server, each for one test."""
 
+import re
+from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
@@ -27,6 +29,16 @@ def test_an_account_is_empty_and_leaves_nothing_behind(server: Server) -> None:
             s3.create_multipart_upload(Bucket="the-same-name", Key="begun")
     assert len({*seen, "123456789012"}) == 3
     assert not (server.data / "s3/the-same-name").exists()
+
+
+def test_a_second_server_of_a_directory_gives_out_other_accounts(tmp_path: Path) -> None:
+    """Ended jobs of the first one's accounts are still there."""
+    given = []
+    for _ in range(2):
+        with Server(tmp_path) as server:
+            given += [server.account().id for _ in range(3)]
+    assert len(set(given)) == 6
+    assert all(re.fullmatch(r"9\d{11}", number) for number in given)
 
 
 def test_the_end_of_an_account_leaves_other_accounts_alone(server: Server) -> None:
