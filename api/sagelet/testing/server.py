@@ -10,13 +10,12 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sagelet_engine.base.errors import SageletError
-from sagelet_engine.settings import Settings
+from sagelet.testing.settings import check_names
+from sagelet_engine.base.errors import SageletError, SettingsError
 
 if TYPE_CHECKING:
     import boto3
@@ -41,13 +40,14 @@ class Server:
     It trains with the process runtime unless `options` say otherwise. `options` are the fields of
     `sagelet_engine.settings.Settings` (max_jobs, gpus, stop_grace_seconds, ...). `directory` gets the server's data and
     its log. Without it there is a temporary directory, which is removed with the server. Usable as a context manager.
-    When the server ends, also because the tests were killed, its jobs' processes end.
+    When the server ends, also because the tests were killed, its jobs' processes end. Raises SettingsError for a name
+    that is not a setting.
     """
 
     def __init__(self, directory: Path | str | None = None, **options: Any) -> None:
-        unknown = options.keys() - {field.name for field in fields(Settings)}
-        if unknown or "data" in options:
-            raise ServerFailed(f"options: {', '.join(sorted(unknown)) or 'data'} cannot be set for a server of a test")
+        check_names(options)
+        if "data" in options:
+            raise SettingsError("data cannot be set for a server of a test: name its directory")
         self._options = {"port": 0, "runtime": "process", **options}
         self._given = None if directory is None else Path(directory).absolute()
         self._process: subprocess.Popen[str] | None = None
