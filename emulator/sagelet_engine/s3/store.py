@@ -151,24 +151,39 @@ class S3Store:
         with self.committing():
             if self.catalog.under(name, "", b"", inclusive=True, limit=1):
                 raise BucketNotEmpty(f"The bucket {name} has objects: delete them first")
-            files = self.catalog.remove_bucket(name)
-            failpoint(Failpoint.AFTER_BUCKET_DELETE)
-            for file_id in files:
-                self.files.remove_staged(file_id)
-            self.files.remove_bucket(name)
+            self._remove_bucket(name)
+
+    def _remove_bucket(self, name: str) -> None:
+        files = self.catalog.remove_bucket(name)
+        failpoint(Failpoint.AFTER_BUCKET_DELETE)
+        for file_id in files:
+            self.files.remove_staged(file_id)
+        self.files.remove_bucket(name)
 
     def delete_buckets(self, account: str) -> int:
-        """Deletes all buckets of an account with their objects, and returns their number. One into which something
-        still writes may stay.
+        """Deletes all buckets of an account with their objects, and returns their number. What still writes into one of
+        them gets NoSuchBucket.
         """
         deleted = 0
         for bucket in self.catalog.buckets(account):
-            with suppress(NoSuchBucket, BucketNotEmpty):
-                while page := self.catalog.under(bucket.name, "", b"", inclusive=True, limit=_PAGE):
-                    self.delete(bucket.name, [stored.key for stored in page])
-                self.delete_bucket(bucket.name)
+            with suppress(NoSuchBucket):
+                while not self._delete_page(bucket.name):
+                    pass
                 deleted += 1
         return deleted
+
+    def _delete_page(self, bucket: str) -> bool:
+        """Deletes a page of objects, and with the last page the bucket, so that no object comes in between.
+
+        Returns True if the bucket is deleted. Raises NoSuchBucket.
+        """
+        with self.committing():
+            page = self.catalog.under(bucket, "", b"", inclusive=True, limit=_PAGE)
+            self._delete(bucket, [stored.key for stored in page], nothing)
+            if len(page) == _PAGE:
+                return False
+            self._remove_bucket(bucket)
+        return True
 
     # --- objects ----------------------------------------------------------------------------------------------
 
@@ -336,23 +351,26 @@ class S3Store:
         raises.
         """
         with self.committing():
-            self.catalog.bucket(bucket)
-            there = [(key, self.catalog.find(bucket, key)) for key in dict.fromkeys(keys)]
-            found = [current for key, current in there if not spare(key, current) and current is not None]
+            return self._delete(bucket, keys, spare)
+
+    def _delete(self, bucket: str, keys: Iterable[str], spare: Spare) -> list[StoredObject]:
+        self.catalog.bucket(bucket)
+        there = [(key, self.catalog.find(bucket, key)) for key in dict.fromkeys(keys)]
+        found = [current for key, current in there if not spare(key, current) and current is not None]
+        for stored in found:
+            self.files.withdraw(stored.file_id, stored.path)
+        failpoint(Failpoint.BEFORE_OBJECT_DELETE)
+        try:
+            self.catalog.delete(bucket, [stored.key for stored in found])
+        except BaseException:
             for stored in found:
-                self.files.withdraw(stored.file_id, stored.path)
-            failpoint(Failpoint.BEFORE_OBJECT_DELETE)
-            try:
-                self.catalog.delete(bucket, [stored.key for stored in found])
-            except BaseException:
-                for stored in found:
-                    if self.catalog.by_file(stored.file_id):
-                        self.files.publish(stored.file_id, stored.path)
-                raise
-            failpoint(Failpoint.AFTER_OBJECT_DELETE)
-            for stored in found:
-                self.files.remove_staged(stored.file_id)
-                self.files.prune(stored.path)
+                if self.catalog.by_file(stored.file_id):
+                    self.files.publish(stored.file_id, stored.path)
+            raise
+        failpoint(Failpoint.AFTER_OBJECT_DELETE)
+        for stored in found:
+            self.files.remove_staged(stored.file_id)
+            self.files.prune(stored.path)
         return found
 
     def retag(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:

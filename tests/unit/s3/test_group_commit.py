@@ -150,3 +150,24 @@ def test_a_directory_that_was_replaced_refuses_all(
     assert [type(one.exception()) for one in puts] == [StoreUnavailable, StoreUnavailable]
     assert store.catalog.find("bucket", "k") is None
     assert store.files.staged_ids() == []
+
+
+def test_an_accounts_buckets_go_whatever_still_writes_into_them(store: S3Store) -> None:
+    def write_until_it_is_gone(number: int) -> int:
+        for count in range(100_000):
+            try:
+                with store.stage() as staged:
+                    staged.write(b"1")
+                    store.put("bucket", f"{number}/{count}", staged)
+            except NoSuchBucket:
+                return count
+        raise AssertionError("the bucket is still there")
+
+    with ThreadPoolExecutor(4) as writers:
+        for _ in range(10):
+            writing = [writers.submit(write_until_it_is_gone, number) for number in range(4)]
+            until(lambda: len(store.catalog.under("bucket", "", b"", inclusive=True, limit=20)) == 20)
+            assert store.delete_buckets("123456789012") == 1
+            assert all(one.result(120) for one in writing)
+            assert (list(store.files.staged_ids()), (store.files.root / "bucket").exists()) == ([], False)
+            store.create_bucket("bucket", "123456789012", "us-east-1")
