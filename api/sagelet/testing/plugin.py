@@ -92,27 +92,29 @@ def sagelet_environment(
     """
     from sagelet.testing.environment import redirect
 
-    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=_account(request))
+    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data, account=_account_of(request))
     return sagelet_server
-
-
-def _account(request: pytest.FixtureRequest) -> str:
-    """Returns the number of the account that the test uses: `sagelet_account`, if the test has that."""
-    from sagelet.testing.server import ACCOUNT
-
-    own = "sagelet_account" in request.fixturenames
-    return str(request.getfixturevalue("sagelet_account").id) if own else ACCOUNT
 
 
 @pytest.fixture
 def sagelet_faults(sagelet_server: "Server", request: pytest.FixtureRequest) -> "Iterator[Faults]":
     """Faults of the server, for existing jobs and for calls. After the test nothing is throttled.
 
-    In a test that has `sagelet_account`, too, they are the account's.
+    In a test that has `sagelet_account`, too, they are the faults of that account.
     """
-    faults = sagelet_server.faults(account=_account(request))
+    faults = sagelet_server.faults(account=_account_of(request))
     yield faults
     faults.clear_throttling()
+
+
+def _account_of(request: pytest.FixtureRequest) -> str:
+    """Returns the account that a test's fixtures mean: its own if it has `sagelet_account`, else the server's."""
+    from sagelet.testing.server import ACCOUNT
+
+    if "sagelet_account" not in request.fixturenames:
+        return ACCOUNT
+    account: Account = request.getfixturevalue("sagelet_account")
+    return account.id
 
 
 @pytest.fixture

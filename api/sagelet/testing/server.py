@@ -10,14 +10,12 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sagelet_engine.base.errors import SageletError
-from sagelet_engine.settings import Settings
+from sagelet.testing.settings import check_names
+from sagelet_engine.base.errors import SageletError, SettingsError
 
 if TYPE_CHECKING:
     import boto3
@@ -30,9 +28,6 @@ START_TIMEOUT_S = 120.0
 #: Seconds that a server has to end its jobs' processes.
 STOP_TIMEOUT_S = 60.0
 ACCOUNT, REGION = "123456789012", "us-east-1"
-#: The range in which a server begins to give out accounts, at random: an earlier server of the same directory, whose
-#: jobs are still there, has begun elsewhere.
-ACCOUNTS = range(900_000_000_000, 999_000_000_000)
 
 
 class ServerFailed(SageletError):
@@ -45,18 +40,18 @@ class Server:
     It trains with the process runtime unless `options` say otherwise. `options` are the fields of
     `sagelet_engine.settings.Settings` (max_jobs, gpus, stop_grace_seconds, ...). `directory` gets the server's data and
     its log. Without it there is a temporary directory, which is removed with the server. Usable as a context manager.
-    When the server ends, also because the tests were killed, its jobs' processes end.
+    When the server ends, also because the tests were killed, its jobs' processes end. Raises SettingsError for a name
+    that is not a setting.
     """
 
     def __init__(self, directory: Path | str | None = None, **options: Any) -> None:
-        unknown = options.keys() - {field.name for field in fields(Settings)}
-        if unknown or "data" in options:
-            raise ServerFailed(f"options: {', '.join(sorted(unknown)) or 'data'} cannot be set for a server of a test")
+        check_names(options)
+        if "data" in options:
+            raise SettingsError("data cannot be set for a server of a test: name its directory")
         self._options = {"port": 0, "runtime": "process", **options}
         self._given = None if directory is None else Path(directory).absolute()
         self._process: subprocess.Popen[str] | None = None
         self._endpoint = ""
-        self._numbers = count(secrets.choice(ACCOUNTS))
 
     def start(self) -> "Server":
         """Starts the server, and returns when it answers. Raises ServerFailed, which shows the server's output."""
@@ -122,8 +117,11 @@ class Server:
         return connect_to(self.endpoint, account=account, region=region, data=self.data, loader=self._loader)
 
     def account(self) -> "Account":
-        """Returns an account of the server that nobody has used. At its end, what is left in it is removed."""
-        return Account(self, f"{next(self._numbers)}")
+        """Returns an account of the server that nobody has used. At its end, what is left in it is removed.
+
+        Its number is random, so it differs from those that earlier servers of the same directory gave out.
+        """
+        return Account(self, f"9{secrets.randbelow(10**11):011}")
 
     def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> "Faults":
         """Returns the faults of existing jobs, and of calls."""

@@ -8,15 +8,21 @@ import json
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from sagelet.testing.settings import settings_from
-from sagelet_api.serve import Sagelet
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.interpreter import set_for_server
 from sagelet_engine.settings import RuntimeChoice, Settings
+
+if TYPE_CHECKING:
+    from sagelet_api.serve import Sagelet
 
 
 def main() -> NoReturn:
+    set_for_server()
+    from sagelet.testing.settings import settings_from
+    from sagelet_api.serve import Sagelet
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         settings = settings_from(json.loads(sys.stdin.readline()))
@@ -35,7 +41,7 @@ def main() -> NoReturn:
     os._exit(0)
 
 
-def _end_hosts(server: Sagelet, settings: Settings) -> None:
+def _end_hosts(server: "Sagelet", settings: Settings) -> None:
     # Loaded when the tests are over.
     from sagelet_engine.base.clock import SystemClock
     from sagelet_engine.machine.runtimes import every_runtime

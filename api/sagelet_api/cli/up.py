@@ -1,6 +1,5 @@
 """`sagelet up`: the server, in the foreground or detached from the terminal."""
 
-import gc
 import logging
 import os
 import sys
@@ -22,6 +21,7 @@ from sagelet_api.servers.rule import directory_to_serve
 from sagelet_api.web import LOGIN
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.failpoints import VARIABLE, arm
+from sagelet_engine.base.interpreter import set_for_server
 from sagelet_engine.base.keys import FILE as KEY_FILE
 from sagelet_engine.base.keys import ca_file
 from sagelet_engine.settings import Settings
@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 
 #: Seconds between checks that the data directory is still this server's.
 WATCH_SECONDS = 0.5
-#: New objects after which Python looks for cycles. A burst of log lines makes many objects without cycles. With
-#: Python's own 700, such looks took a third of the time of a line.
-GARBAGE_THRESHOLD = 20_000
-#: Seconds after which a thread that computes lets another compute. With Python's own 0.005, a request waited that long
-#: for the scheduler's or the outbox's thread each time it came back from the disk.
-SWITCH_SECONDS = 0.0005
 
 
 @click.command()
@@ -78,9 +72,7 @@ def up(detach: bool, log_level: str, as_json: bool, context_name: str | None, **
 
 
 def _serve(settings: Settings) -> None:
-    # Before the import, which makes many objects without cycles, too.
-    gc.set_threshold(GARBAGE_THRESHOLD)
-    sys.setswitchinterval(SWITCH_SECONDS)
+    set_for_server()
     from sagelet_api.serve import Sagelet
 
     end = EndRequests()

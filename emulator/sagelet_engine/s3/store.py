@@ -149,7 +149,7 @@ class S3Store:
     def delete_bucket(self, name: str) -> None:
         """Deletes a bucket and aborts its uploads. Raises NoSuchBucket, BucketNotEmpty."""
         with self.committing():
-            if self._first_keys(name, 1):
+            if self.catalog.under(name, "", b"", inclusive=True, limit=1):
                 raise BucketNotEmpty(f"The bucket {name} has objects: delete them first")
             self._remove_bucket(name)
 
@@ -161,23 +161,29 @@ class S3Store:
         self.files.remove_bucket(name)
 
     def delete_buckets(self, account: str) -> int:
-        """Deletes all buckets of an account with their objects, and returns their number."""
+        """Deletes all buckets of an account with their objects, and returns their number. What still writes into one of
+        them gets NoSuchBucket.
+        """
         deleted = 0
         for bucket in self.catalog.buckets(account):
             with suppress(NoSuchBucket):
-                # Other writers need not wait for the deletion of thousands.
-                while len(keys := self._first_keys(bucket.name, _PAGE)) == _PAGE:
-                    self.delete(bucket.name, keys)
-                # Something may still write into the bucket.
-                with self.committing():
-                    while keys := self._first_keys(bucket.name, _PAGE):
-                        self._delete(bucket.name, keys, nothing)
-                    self._remove_bucket(bucket.name)
+                while not self._delete_page(bucket.name):
+                    pass
                 deleted += 1
         return deleted
 
-    def _first_keys(self, bucket: str, limit: int) -> list[str]:
-        return [stored.key for stored in self.catalog.under(bucket, "", b"", inclusive=True, limit=limit)]
+    def _delete_page(self, bucket: str) -> bool:
+        """Deletes a page of objects, and with the last page the bucket, so that no object comes in between.
+
+        Returns True if the bucket is deleted. Raises NoSuchBucket.
+        """
+        with self.committing():
+            page = self.catalog.under(bucket, "", b"", inclusive=True, limit=_PAGE)
+            self._delete(bucket, [stored.key for stored in page], nothing)
+            if len(page) == _PAGE:
+                return False
+            self._remove_bucket(bucket)
+        return True
 
     # --- objects ----------------------------------------------------------------------------------------------
 

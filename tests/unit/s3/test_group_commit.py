@@ -1,6 +1,7 @@
 """Puts of several threads that share a flush: each is as whole, and as much refused, as if it were alone."""
 
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -150,3 +151,31 @@ def test_a_directory_that_was_replaced_refuses_all(
     assert [type(one.exception()) for one in puts] == [StoreUnavailable, StoreUnavailable]
     assert store.catalog.find("bucket", "k") is None
     assert store.files.staged_ids() == []
+
+
+def test_an_accounts_buckets_go_whatever_still_writes_into_them(store: S3Store) -> None:
+    def finds_it_gone(number: int, deleted: threading.Event) -> bool:
+        for count in itertools.count():
+            is_last = deleted.is_set()
+            try:
+                with store.stage() as staged:
+                    staged.write(b"1")
+                    store.put("bucket", f"{number}/{count}", staged)
+            except NoSuchBucket:
+                return True
+            if is_last:
+                break
+        return False
+
+    with ThreadPoolExecutor(4) as writers:
+        for _ in range(10):
+            deleted = threading.Event()
+            writing = [writers.submit(finds_it_gone, number, deleted) for number in range(4)]
+            try:
+                until(lambda: len(store.catalog.under("bucket", "", b"", inclusive=True, limit=20)) == 20)
+                assert store.delete_buckets("123456789012") == 1
+            finally:
+                deleted.set()
+            assert all(one.result(120) for one in writing)
+            assert (list(store.files.staged_ids()), (store.files.root / "bucket").exists()) == ([], False)
+            store.create_bucket("bucket", "123456789012", "us-east-1")

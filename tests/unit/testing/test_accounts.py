@@ -1,5 +1,6 @@
 """`sagelet.testing.Account`: accounts of one server, each for one test."""
 
+import re
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -30,6 +31,16 @@ def test_an_account_is_empty_and_leaves_nothing_behind(server: Server) -> None:
     assert not (server.data / "s3/the-same-name").exists()
 
 
+def test_a_second_server_of_a_directory_gives_out_other_accounts(tmp_path: Path) -> None:
+    """Ended jobs of the first one's accounts are still there."""
+    given = []
+    for _ in range(2):
+        with Server(tmp_path) as server:
+            given += [server.account().id for _ in range(3)]
+    assert len(set(given)) == 6
+    assert all(re.fullmatch(r"9\d{11}", number) for number in given)
+
+
 def test_the_end_of_an_account_leaves_other_accounts_alone(server: Server) -> None:
     with server.account() as one:
         s3 = one.session().client("s3")
@@ -57,11 +68,3 @@ def test_only_who_can_write_into_the_data_directory_empties_an_account(server: S
     with pytest.raises(HTTPError) as refused:
         ask(server.endpoint, server.data, "POST", "empty-account", {"account": "all"})
     assert refused.value.code == 400
-
-
-def test_an_account_is_new_in_a_directory_that_an_earlier_server_had(tmp_path: Path) -> None:
-    ids = set()
-    for _ in range(2):
-        with Server(tmp_path) as server, server.account() as account:
-            ids.add(account.id)
-    assert len(ids) == 2

@@ -149,6 +149,29 @@ def test_each_test_has_an_account_of_its_own_on_the_shared_server(pytester: pyte
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=5)
 
 
+def test_faults_are_those_of_the_account_that_the_test_has(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from botocore.exceptions import ClientError
+
+        def throttled(session):
+            with pytest.raises(ClientError, match="ThrottlingException"):
+                session.client("sagemaker").list_training_jobs()
+
+        def test_of_an_account(sagelet_account, sagelet_faults, sagelet_session):
+            sagelet_faults.throttle("ListTrainingJobs", calls=10)
+            sagelet_session.client("sagemaker").list_training_jobs()
+            throttled(sagelet_account.session())
+
+        def test_of_the_server(sagelet_faults, sagelet_session):
+            sagelet_faults.throttle("ListTrainingJobs", calls=10)
+            throttled(sagelet_session)
+        """
+    )
+    pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=2)
+
+
 def test_a_wrong_scope_is_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nsagelet_scope = forever\n")
     ran = pytester.runpytest_subprocess(*OPTIONS)

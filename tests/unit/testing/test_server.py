@@ -1,5 +1,7 @@
 """`sagelet.testing.Server`: a server that goes with its test, and takes its jobs along."""
 
+import io
+import json
 import os
 import resource
 import signal
@@ -10,7 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sagelet.testing import Server, ServerFailed
+from sagelet.testing import FastForward, Server, ServerFailed, serving
+from sagelet.testing.settings import settings_from
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings, SlurmFiles
 from support.server import ROLE
 from support.world import until
 
@@ -99,13 +104,58 @@ def test_a_temporary_directory_goes_with_its_server() -> None:
 def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="--max-jobs 0: must be at least 1"):
         Server(tmp_path, max_jobs=0).start()
-    with pytest.raises(ServerFailed, match="'nonsense' is not a valid RuntimeChoice"):
+    with pytest.raises(ServerFailed, match="runtime: 'nonsense' must be one of auto, docker, process, slurm"):
         Server(tmp_path, runtime="nonsense").start()
+    with pytest.raises(ServerFailed, match="max_jobs: 'four' must be of the type int"):
+        Server(tmp_path, max_jobs="four").start()
 
 
 def test_an_unknown_setting_is_named() -> None:
-    with pytest.raises(ServerFailed, match="options: maxjobs cannot be set"):
+    with pytest.raises(SettingsError, match=r"maxjobs is not a setting; did you mean max_jobs\?"):
         Server(maxjobs=3)
+    # The option of `sagelet up`.
+    with pytest.raises(SettingsError, match=r"did you mean stop_grace_seconds\?"), FastForward(stop_grace=3):
+        pass
+
+
+def test_a_tests_server_has_the_interpreter_of_sagelet_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(serving, "set_for_server", lambda: done.append("set"))
+    monkeypatch.setattr(serving.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"max_jobs": 0}\n'))
+    with pytest.raises(SystemExit):
+        serving.main()
+    assert done == ["set"]
+    assert "--max-jobs 0" in capsys.readouterr().out
+
+
+def test_values_of_json_become_settings(tmp_path: Path) -> None:
+    plain = {
+        "data": "/data", "runtime": "slurm", "gpus": "off", "slurm_files": "s3", "slurm_images": "/images",
+        "allowed_hosts": ["ci.lan"], "file_systems": {"fs-01234567": str(tmp_path)}, "max_hosts": None,
+    }  # fmt: skip
+    made = settings_from(json.loads(json.dumps(plain)))
+    assert made == Settings(
+        data=Path("/data"), runtime=RuntimeChoice.SLURM, gpus=GpuPolicy.OFF, slurm_files=SlurmFiles.S3,
+        slurm_images=Path("/images"), allowed_hosts=("ci.lan",), file_systems={"fs-01234567": tmp_path},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"max_jobs": True}, "max_jobs: True must be of the type int"),
+        ({"port": None}, "port: None must be of the type int"),
+        ({"data": 1}, "data: 1 must be of the type Path"),
+        ({"allowed_hosts": "ci.lan"}, "allowed_hosts: 'ci.lan' must be a list"),
+        ({"gpus": "some"}, "gpus: 'some' must be one of auto, require, off"),
+    ],
+)
+def test_a_value_of_another_type_is_named(wrong: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        settings_from(wrong)
 
 
 def test_the_developers_own_settings_are_not_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
