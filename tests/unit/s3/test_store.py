@@ -4,7 +4,7 @@ import hashlib
 import os
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pytest
 
@@ -12,7 +12,6 @@ from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
 from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket
 from sagelet_engine.s3.importing import LINKED, SHARED, UnfitName, import_directory
 from sagelet_engine.s3.job_objects import JobObjectStore
-from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import S3Store
 
 ACCOUNT, REGION, OTHER = "123456789012", "us-east-1", "111122223333"
@@ -261,35 +260,3 @@ def test_a_batch_that_has_one_key_twice(objects: JobObjectStore, store: S3Store)
 def test_a_batch_into_no_bucket(objects: JobObjectStore) -> None:
     with pytest.raises(ObjectNotFound), objects.batch(ACCOUNT, REGION, "nobodys"):
         pass
-
-
-def test_the_buckets_of_an_account_go_although_somebody_writes(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next test may make a bucket of the same name. A job of the one before may still upload."""
-    refused = []
-    writers = []
-    look = store.catalog.under
-
-    def write() -> None:
-        try:
-            with store.stage() as staged:
-                store.put("bucket", "late", staged)
-        except NoSuchBucket as error:
-            refused.append(error)
-
-    def found_empty(*arguments: Any, **options: Any) -> list[StoredObject]:
-        found = look(*arguments, **options)
-        if not found:
-            writers.append(threading.Thread(target=write))
-            writers[-1].start()
-            if not store._guard.locked():
-                writers[-1].join(120)
-        return found
-
-    monkeypatch.setattr(store.catalog, "under", found_empty)
-    assert store.delete_buckets(ACCOUNT) == 1
-    for writer in writers:
-        writer.join(120)
-    assert (len(writers), len(refused)) == (2, 1)
-    assert store.catalog.buckets(ACCOUNT) == []
-    assert not (store.files.root / "bucket").exists()
-    assert store.files.staged_ids() == []
