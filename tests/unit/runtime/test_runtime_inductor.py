@@ -1,5 +1,6 @@
 """What a job that Inductor compiles is given, and what is made of Dynamo's records. Without torch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from sagelet_engine.data import compilation
 from sagelet_runtime.dynamo import faults, modules
 from sagelet_runtime.dynamo.compilations import Compilations
 from sagelet_runtime.hugging_face import inductor as trainer
-from sagelet_runtime.inductor import cache, choice
+from sagelet_runtime.inductor import cache, choice, vector_units
 
 
 def test_server_and_container_mean_the_same() -> None:
@@ -57,6 +58,66 @@ def test_headers_are_precompiled_for_one_job_and_only_where_they_are_used(
     cache.install(codecache)
     assert tmp_path / "precompiled_headers" == Path(codecache._HEADER_DIR)
     assert codecache._precompile_header("header") == ("h" if has_openssl and not is_warm else None)
+
+
+class VecISA:
+    """A set of vector instructions, as torch has it."""
+
+    _arch_flags = "-mavx2"
+
+    def __init__(self, *passes: bool) -> None:
+        self.passes = list(passes)
+
+    def __str__(self) -> str:
+        return "avx2"
+
+    def check_build(self, code: str) -> bool:
+        return self.passes.pop(0)
+
+
+@pytest.fixture
+def vector_units_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., VecISA]:
+    """Returns the patched set of a process with this cache. It has a result for each trial that torch makes."""
+
+    def made(directory: Path, *passes: bool, compiler: str = "g++ 12") -> VecISA:
+        monkeypatch.setenv(cache.DIRECTORY, str(directory))
+        module = SimpleNamespace(
+            VecISA=type("VecISA", (VecISA,), {"check_build": VecISA.check_build}),
+            _get_isa_dry_compile_fingerprint=lambda flags: f"{compiler}={flags}",
+        )
+        vector_units.install(module)
+        return module.VecISA(*passes)
+
+    return made
+
+
+def test_vector_instructions_are_tried_once_for_each_program_and_compiler(
+    tmp_path: Path, vector_units_of: Callable[..., VecISA]
+) -> None:
+    assert vector_units_of(tmp_path, False).check_build("code") is False
+    assert vector_units_of(tmp_path, True).check_build("code") is True
+    assert vector_units_of(tmp_path).check_build("code") is True
+    assert vector_units_of(tmp_path, False).check_build("other code") is False
+    assert vector_units_of(tmp_path, False, compiler="g++ 9").check_build("code") is False
+    (kept_file,) = (tmp_path / vector_units.PASSED).iterdir()
+    # The engine keeps files of such names.
+    assert kept._PATH.fullmatch(f"{cache.processor()}/{vector_units.PASSED}/{kept_file.name}")
+
+
+@pytest.mark.parametrize("switch", cache.SWITCHES)
+def test_without_inductors_cache_each_process_tries(
+    tmp_path: Path, vector_units_of: Callable[..., VecISA], monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
+    monkeypatch.setenv(switch, cache.SWITCHES[switch])
+    for _ in range(2):
+        tried = vector_units_of(tmp_path, True)
+        assert tried.check_build("code") is True
+        assert tried.passes == []
+
+
+def test_a_disk_that_takes_no_file_is_no_fault(tmp_path: Path, vector_units_of: Callable[..., VecISA]) -> None:
+    (tmp_path / "file").touch()
+    assert vector_units_of(tmp_path / "file", True).check_build("code") is True
 
 
 def test_the_report_says_what_the_cache_did() -> None:
