@@ -22,8 +22,13 @@ from sagelet_runtime.collectives.reduction import Scratch, plan
 from sagelet_runtime.torch_xla import spawn
 from support.xla_workers import RUNTIME, quiet_port
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.xla
+
+
+@pytest.fixture
+def torch() -> Any:
+    """Imported by the tests that use it: each process of a run reads this file."""
+    return importlib.import_module("torch")
 
 
 def layout(rank: int, port: int, size: int = 2, seconds: int = 60) -> Layout:
@@ -108,7 +113,7 @@ def test_jobs_at_one_port_do_not_meet_each_other() -> None:
     assert not other.check(["worker/0"])
 
 
-def test_ddps_buckets_of_a_backward_pass_that_failed_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ddps_buckets_of_a_backward_pass_that_failed_are_dropped(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reduced: list[list[float]] = []
 
     def reduce(_group: object, _kind: str, tensors: list[Any], _scale: float) -> list[Any]:
@@ -178,7 +183,7 @@ def test_workers_of_which_one_cannot_be_started_leave_nothing(tmp_path: Path, mo
     ("dtype", "wire"),
     [("bfloat16", "float32"), ("float16", "float32"), ("int16", "int32"), ("float64", "float64"), ("bool", "uint8")],
 )
-def test_types_travel_as(dtype: str, wire: str) -> None:
+def test_types_travel_as(torch: Any, dtype: str, wire: str) -> None:
     assert plan("sum", getattr(torch, dtype), 1.0).wire == getattr(torch, wire)
 
 
@@ -190,12 +195,12 @@ def test_types_travel_as(dtype: str, wire: str) -> None:
         ("or", "float32", 1.0, "'or' is for integers and bool"),
     ],
 )
-def test_what_cannot_be_reduced(reduce_type: str, dtype: str, scale: float, says: str) -> None:
+def test_what_cannot_be_reduced(torch: Any, reduce_type: str, dtype: str, scale: float, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         plan(reduce_type, getattr(torch, dtype), scale)
 
 
-def test_scratch_memory_is_used_again() -> None:
+def test_scratch_memory_is_used_again(torch: Any) -> None:
     scratch = Scratch()
     first = scratch.take(torch.float32, 0, 100)
     assert scratch.take(torch.float32, 0, 40).data_ptr() == first.data_ptr()
