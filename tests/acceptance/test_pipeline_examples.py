@@ -208,7 +208,7 @@ def test_functions(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
     assert ran.output.rstrip().endswith("y = 3.00 x + 1.00")
 
 
-@pytest.mark.parametrize(("sdk", "runtime"), PLACES[:2])
+@pytest.mark.parametrize(("sdk", "runtime"), PLACES[:3])
 def test_a_remote_function(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
     ran = outputs["remote_function"]
     assert ran.code == 0, ran.output[-4000:]
