@@ -1,5 +1,6 @@
 """Links that a job or an archive made. No link, and no chain of links, is followed to files that are not theirs."""
 
+import copy
 import io
 import os
 import tarfile
@@ -168,7 +169,9 @@ def exported(data: Path, target: Path, *members: Made) -> Path:
 
 @pytest.mark.parametrize("case", LEADS_OUT)
 def test_an_import_of_what_leads_out_is_refused(data: Path, tmp_path: Path, case: str) -> None:
-    members = [(info.replace(name=f"jobs/{info.name}", deep=False), content) for info, content in LEADS_OUT[case]]
+    members = [(copy.copy(info), content) for info, content in LEADS_OUT[case]]
+    for info, _ in members:
+        info.name = f"jobs/{info.name}"
     saved = exported(data, tmp_path / "saved.tar", *members)
     with pytest.raises(ArchiveDamaged):
         import_data(saved, tmp_path / "new")
