@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+from sagelet_api.protocol import botocore_parts
 from sagelet_api.protocol.aws_errors import (
     AmbiguousOperation,
     AwsError,
@@ -203,9 +204,7 @@ def _model(name: str, text: str) -> ServiceModel:
 @cache
 def _operations(model: str) -> frozenset[str]:
     """Returns the names only: a model is large, and code that needs one loads it."""
-    from botocore.loaders import Loader
-
-    loader = Loader()
+    loader = botocore_parts.models().Loader()
     # botocore's own way to load one first looks at the directories of all (40 ms).
     version = loader.determine_latest_version(model, "service-2")
     return frozenset(loader.load_data(f"{model}/{version}/service-2")["operations"])
