@@ -11,7 +11,7 @@ from types import MappingProxyType
 from sagelet_api.auth import permissions
 from sagelet_api.auth.objects_origin import move
 from sagelet_api.auth.people import error_text, is_person, way_to_page
-from sagelet_api.auth.request_guard import RequestGuard, accepts_page
+from sagelet_api.auth.request_guard import RequestGuard, accepts_page, shows_page
 from sagelet_api.control import health
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.protocol.calls import (
@@ -132,15 +132,16 @@ class Application:
                 raise InternalFailure("No handler answered the request.")
             return answer
         except AwsError as error:
-            return send(call, error_text(error) if is_person(call) else error_reply(call, error), start)
+            failure = error
         except SageletError as error:
             # On purpose, with the remedy in its text: for example, the disk of the data directory is full.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
-            return send(call, error_reply(call, InternalFailure(str(error))), start)
+            failure = InternalFailure(str(error))
         except Exception:
             _log.exception("%s %s %s failed, request %s", call.service, call.operation, call.path, call.request_id)
             failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
-            return send(call, error_reply(call, failure), start)
+        is_read_by_person = is_person(call) or (_is_for_page(call) and shows_page(call))
+        return send(call, error_text(failure) if is_read_by_person else error_reply(call, failure), start)
 
     def _serve_page(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if self._pages is None or not _is_for_page(call):

@@ -3,18 +3,26 @@
 import http.client
 import json
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from sagelet_api.app import Application
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.web import PREFIX
+from sagelet_engine.base.errors import SageletError
 from support.api_world import ApiWorld
-from support.front import Front
+from support.front import Front, front
 
 CURL = {"User-Agent": "curl/8.5.0", "Accept": "*/*"}
 BROWSER = {"User-Agent": "Mozilla/5.0", "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 SIGNED = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/s3/aws4_request, Signature=0",
 }
+FOR_SAGEMAKER = {name: value.replace("/s3/", "/sagemaker/") for name, value in SIGNED.items()}
 
 
 def ask(port: int, path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, str, str]:
@@ -125,3 +133,39 @@ def test_a_browser_at_an_unknown_control_path_learns_the_way_to_the_page(server:
     status, kind, text = ask(server.port, path, CURL)
     assert (status, kind) == (404, "application/json")
     assert f"{path} is not a control endpoint (`sagelet docs control-api`)" in json.loads(text)["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ZeroDivisionError(), "sagelet failed; its log has the traceback"),
+        (SageletError("free some space"), "free some"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "kind"),
+    [
+        ("GET", "/", BROWSER, "text/plain; charset=utf-8"),
+        ("GET", f"{PREFIX}/jobs", CURL, "text/plain; charset=utf-8"),
+        ("POST", f"{PREFIX}/login", {**BROWSER, **FORM}, "text/plain; charset=utf-8"),
+        ("POST", f"{PREFIX}/stop", {**FORM, "Accept": "application/json"}, "application/x-amz-json-1.1"),
+        ("POST", "/", {**FOR_SAGEMAKER, "X-Amz-Target": "SageMaker.ListTrainingJobs"}, "application/x-amz-json-1.1"),
+        ("GET", "/bucket", SIGNED, "application/xml"),
+    ],
+)
+def test_what_fails_is_told_in_the_words_of_who_called(
+    method: str, path: str, headers: dict[str, str], kind: str, error: Exception, words: str
+) -> None:
+    def fail(_environ: Environ, _start: StartResponse) -> list[bytes]:
+        raise error
+
+    def s3() -> NoReturn:
+        raise error
+
+    app = Application(RequestGuard(), fail, {}, {}, fail, {"s3": s3}, pages=fail)
+    with front(app) as server:
+        own = {"Origin": f"http://localhost:{server.port}"} if "Content-Type" in headers else {}
+        status, answered, text = ask(server.port, path, {**headers, **own}, method)
+    assert (status, answered) == (500, kind)
+    assert words in text
+    assert ("{" in text) == ("json" in kind)
