@@ -44,6 +44,14 @@ signing = Late(_load_signing)
 models = Late(_load_models)
 
 
+def model_data(name: str) -> Any:
+    """Returns the JSON of botocore's model of a service: `metadata`, `operations`, `shapes`."""
+    loader = models().Loader()
+    # botocore's own way to load one first looks at the directories of all (40 ms).
+    version = loader.determine_latest_version(name, "service-2")
+    return loader.load_data(f"{name}/{version}/service-2")
+
+
 def service_model(name: str) -> Any:
     """Returns botocore's model of a service. It is read anew: callers keep it."""
     return models().ServiceModel(models().Loader().load_service_model(name, "service-2"), name)

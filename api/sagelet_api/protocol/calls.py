@@ -261,9 +261,10 @@ def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]
 def _is_of_s3(method: str, headers: Mapping[str, str], query: Mapping[str, str]) -> bool:
     """True if an unsigned request has the form of S3's: a client that does not sign does not name the service either.
 
-    Clients of AWS JSON name their operation, and those of other REST services send JSON.
+    Clients of AWS JSON name their operation, and those of other REST services send JSON. API Gateway's ask for it.
     """
-    if "x-amz-target" in headers or "json" in headers.get("content-type", ""):
+    wants_json = headers.get("accept") == "application/json"
+    if wants_json or "x-amz-target" in headers or "json" in headers.get("content-type", ""):
         return False
     return method in _S3_METHODS or (method == "POST" and not _S3_POSTS.isdisjoint(query))
 

@@ -73,6 +73,11 @@ def signing_name_of(model: str) -> str | None:
     return _signing_names().get(model)
 
 
+def rest_models() -> list[str]:
+    """Returns botocore's names of the services in which method and path identify the operation."""
+    return [model.name for models in _table().values() for model in models if model.rest]
+
+
 def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
     """Finds no routes. For a server whose REST services are all implemented by sagelet."""
     return None
@@ -204,7 +209,4 @@ def _model(name: str, text: str) -> ServiceModel:
 @cache
 def _operations(model: str) -> frozenset[str]:
     """Returns the names only: a model is large, and code that needs one loads it."""
-    loader = botocore_parts.models().Loader()
-    # botocore's own way to load one first looks at the directories of all (40 ms).
-    version = loader.determine_latest_version(model, "service-2")
-    return frozenset(loader.load_data(f"{model}/{version}/service-2")["operations"])
+    return frozenset(botocore_parts.model_data(model)["operations"])

@@ -3,7 +3,7 @@
 import http.client
 import json
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -100,6 +100,12 @@ def test_aws_clients_keep_s3s_error(server: Front, headers: dict[str, str], quer
         (CURL, "POST", "/"),
         (CURL, "POST", "/2015-03-31/functions/f/invocations"),
         ({"Content-Type": "application/json"}, "PUT", "/2015-03-31/functions/f/code"),
+        ({}, "GET", "/2015-03-31/functions"),
+        ({}, "DELETE", "/2015-03-31/functions/f?Qualifier=1"),
+        ({}, "GET", "/2015-02-01/file-systems"),
+        ({}, "GET", "/v1/tags/arn"),
+        ({}, "GET", "/v2/apis"),
+        ({"Accept": "application/json"}, "GET", "/restapis"),
     ],
 )
 def test_clients_of_other_services_keep_their_error(
@@ -108,6 +114,37 @@ def test_clients_of_other_services_keep_their_error(
     status, kind, text = ask(server.port, path, headers, method)
     assert (status, kind) == (403, "application/x-amz-json-1.1")
     assert json.loads(text)["__type"] == "MissingAuthenticationTokenException"
+
+
+@pytest.mark.parametrize("path", ["/2020-05-31/distribution", "/2013-04-01/hostedzone/Z1"])
+def test_clients_of_cloudfront_and_route_53_get_their_xml(server: Front, path: str) -> None:
+    status, kind, text = ask(server.port, path, {})
+    assert (status, kind) == (403, "text/xml")
+    assert "<ErrorResponse><Error><Type>Sender</Type><Code>MissingAuthenticationToken</Code>" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "host"),
+    [
+        # No service has these.
+        ("/2024-02-29/functions", "localhost"),
+        ("/2015-03-31/photos", "localhost"),
+        ("/2015-03-31", "localhost"),
+        ("/restapis", "localhost"),
+        ("/2015-02-01/file-systems", "photos.localhost"),
+        ("/2015-02-01/file-systems", "s3.localhost"),
+    ],
+)
+def test_what_may_be_a_bucket_keeps_s3s_error(server: Front, path: str, host: str) -> None:
+    status, kind, text = ask(server.port, path, {"Host": f"{host}:{server.port}"})
+    assert (status, kind) == (403, "application/xml")
+    assert "<Code>AccessDenied</Code>" in text
+
+
+def test_a_bucket_that_is_called_like_a_version_keeps_s3s_error(server: Front, s3c: Any) -> None:
+    assert ask(server.port, "/2015-03-31/functions", {})[1] == "application/x-amz-json-1.1"
+    s3c.create_bucket(Bucket="2015-03-31")
+    assert ask(server.port, "/2015-03-31/functions", {})[1] == "application/xml"
 
 
 def test_a_signed_curl_gets_s3s_answers(server: Front) -> None:
