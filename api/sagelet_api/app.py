@@ -11,13 +11,14 @@ from types import MappingProxyType
 from sagelet_api.auth import permissions
 from sagelet_api.auth.objects_origin import move
 from sagelet_api.auth.people import error_text, is_person, way_to_page
-from sagelet_api.auth.request_guard import RequestGuard, accepts_page
+from sagelet_api.auth.request_guard import RequestGuard, accepts_page, shows_page
 from sagelet_api.control import health
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.protocol.calls import (
     CALL,
     Call,
     Environ,
+    Protocol,
     StartResponse,
     WsgiApp,
     parse_call,
@@ -37,6 +38,7 @@ from sagelet_api.protocol.operations import (
 )
 from sagelet_api.protocol.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.protocol.replies import error_reply, json_reply, send
+from sagelet_api.protocol.rest_paths import rest_protocol
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
@@ -123,6 +125,7 @@ class Application:
         start = self._guard.guarded(call, start_response)
         try:
             self._guard.check_origin(call)
+            call = environ[CALL] = self._tell_from_s3(call)
             answer = None if self._guard.is_apart(call) else _first(self._unsigned, call, environ, start)
             if answer is None:
                 call = environ[CALL] = self._guard.admit(call, environ)
@@ -132,15 +135,25 @@ class Application:
                 raise InternalFailure("No handler answered the request.")
             return answer
         except AwsError as error:
-            return send(call, error_text(error) if is_person(call) else error_reply(call, error), start)
+            failure = error
         except SageletError as error:
             # On purpose, with the remedy in its text: for example, the disk of the data directory is full.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
-            return send(call, error_reply(call, InternalFailure(str(error))), start)
+            failure = InternalFailure(str(error))
         except Exception:
             _log.exception("%s %s %s failed, request %s", call.service, call.operation, call.path, call.request_id)
             failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
-            return send(call, error_reply(call, failure), start)
+        is_read_by_person = is_person(call) or (_is_for_page(call) and shows_page(call))
+        return send(call, error_text(failure) if is_read_by_person else error_reply(call, failure), start)
+
+    def _tell_from_s3(self, call: Call) -> Call:
+        """Returns the call with the protocol of a REST service, if its path is that service's and not a bucket's."""
+        if call.credential is not None or call.protocol is not Protocol.S3 or self._guard.is_apart(call):
+            return call
+        protocol = rest_protocol(call.path)
+        if protocol is None or any(service().has(call.path) for service in self._protocols.values()):
+            return call
+        return call._replace(protocol=protocol)
 
     def _serve_page(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if self._pages is None or not _is_for_page(call):

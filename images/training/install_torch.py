@@ -61,7 +61,7 @@ class Wanted:
     torchaudio: str | None = None
     #: An index for torch and its siblings alone, or None.
     index_url: str | None = None
-    #: The directory in which torch's wheel is left. None: torch is installed.
+    #: The directory in which the wheels are left. None: they are installed.
     folder: Path | None = None
 
     @property
@@ -108,7 +108,13 @@ class Installer:
             self.pip(["install", *self._index(wanted.index_url), f"torch=={wanted.torch}", *wanted.siblings])
 
     def download(self, folder: Path) -> None:
-        """Leaves torch's wheel in the folder and installs nothing. Raises InstallFailed."""
+        """Leaves the wheels of torch and XLA's CPU plugin in the folder, and installs nothing. Raises InstallFailed."""
+        wanted = self.wanted
+        self._download_torch(folder)
+        if wanted.torch_xla:
+            self._cpu_plugin_wheel(wanted.torch_xla, folder, compressed=True)
+
+    def _download_torch(self, folder: Path) -> None:
         wanted = self.wanted
         index = wanted.index_url
         if wanted.build == "cpu" and index is None:
@@ -120,20 +126,28 @@ class Installer:
 
     def _install_cpu_plugin(self, torch_xla: str) -> None:
         """Installs XLA's CPU plugin. Where it cannot be had, jobs use torch_xla's own client, and their logs say so."""
-        if ".".join(torch_xla.split(".")[:2]) not in PLUGIN_RELEASES or self.has_cpu_plugin:
+        if self.has_cpu_plugin:
             return
+        with TemporaryDirectory(prefix="install-torch-") as folder:
+            if self._cpu_plugin_wheel(torch_xla, Path(folder)):
+                again = ["--force-reinstall", "--no-index", "--no-deps", "--find-links", folder]
+                self.pip(["install", *again, CPU_PLUGIN_NAME])
+
+    def _cpu_plugin_wheel(self, torch_xla: str, folder: Path, *, compressed: bool = False) -> bool:
+        """Leaves the wheel of XLA's CPU plugin in the folder. Returns False if it cannot be had or loaded."""
+        if ".".join(torch_xla.split(".")[:2]) not in PLUGIN_RELEASES:
+            return False
         options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", str(CPU_PLUGIN)]
-        with TemporaryDirectory(prefix="install-torch-") as downloads, TemporaryDirectory(dir=downloads) as folder:
+        with TemporaryDirectory(prefix="install-torch-") as downloads:
             try:
                 self.pip(["download", "--dest", f"{downloads}/wheels", *options])
             except InstallFailed as error:
                 self.say(f"Without XLA's CPU plugin, so without a compile cache on CPUs: {error}")
-                return
+                return False
             (wheel,) = Path(downloads, "wheels").iterdir()
             # It requires jax, which no job needs. `pip check`, and each installation of a job, would say so.
-            without_requirements(wheel, Path(folder))
-            again = ["--force-reinstall", "--no-index", "--no-deps", "--find-links", folder]
-            self.pip(["install", *again, CPU_PLUGIN_NAME])
+            without_requirements(wheel, folder, compressed=compressed)
+        return True
 
     def _download(self, folder: Path, index: str | None = None) -> None:
         torch = f"torch=={self.wanted.torch}"
@@ -266,7 +280,10 @@ def wanted(arguments: Sequence[str]) -> Wanted:
     parser.add_argument("--torchaudio", default="")
     parser.add_argument("--index-url", default="", help="an index for torch, torchvision and torchaudio alone")
     parser.add_argument(
-        "--download", default="", metavar="DIRECTORY", help="leave torch's wheel there, install nothing"
+        "--download",
+        default="",
+        metavar="DIRECTORY",
+        help="leave the wheels of torch and the plugin there",
     )
     given = parser.parse_args(arguments)
     if given.build not in BUILDS:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import sagelet_engine
-from sagelet_engine.base import json_files
+from sagelet_engine.base import held_files, json_files
 from sagelet_engine.base.clock import SystemClock
-from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.model.runtime import WARM_POOL_CACHE, Handle, Mount
 from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.process import runtime
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
 from support.packages import wheel, wheel_name
@@ -111,6 +112,30 @@ def test_packages_of_a_host_whose_shim_was_killed_go_when_it_is_reaped(process_h
     assert not packages.exists()
 
 
+def test_nothing_of_a_host_runs_any_more_once_it_is_reaped(process_host: Harness) -> None:
+    handles = process_host.launch_all(process_host.plan("echo ready; exec sleep 600", hosts=2))
+    for handle in handles:
+        process_host.read_until(handle, "ready")
+    shims = [shim_of(handle) for handle in handles]
+    process_host.runtime.reap(process_host.jobs[0])
+    # The shim writes into the run directory until its end, so the directory could not be removed before.
+    assert [held_files.is_locked(Path(handle.ref, host_files.LOCK)) for handle in handles] == [False, False]
+    assert [host_files.descendants(shim) for shim in shims] == [[], []]
+
+
+def test_a_host_that_does_not_end_is_not_forgotten(process_host: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "END_TIMEOUT_S", 0.0)
+    handle = process_host.start("echo ready; exec sleep 600")
+    process_host.read_until(handle, "ready")
+    os.kill(shim_of(handle), signal.SIGSTOP)
+    try:
+        with pytest.raises(RuntimeUnavailable, match="algo-1 was killed, and did not end within 0 s"):
+            process_host.runtime.reap(process_host.jobs[0])
+        assert process_host.runtime.find(process_host.jobs[0]) == [handle]
+    finally:
+        os.kill(shim_of(handle), signal.SIGCONT)
+
+
 def test_leased_gpus_are_the_visible_ones(process_host: Harness) -> None:
     plan = process_host.plan("echo $CUDA_VISIBLE_DEVICES", hosts=2)
     first, second = plan.hosts
@@ -172,6 +197,7 @@ import os, sys, time
 from pathlib import Path
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.process import runtime
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 directory = Path(sys.argv[1])
 (directory / "ml").mkdir()

@@ -8,6 +8,7 @@ style, as `localhost` is: the same path is the same object.
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
+from sagelet_api.protocol.botocore_parts import signing
 from sagelet_api.protocol.calls import Call, Environ, StartResponse
 from sagelet_api.protocol.header_rules import host_name, host_port, is_loopback
 from sagelet_engine.base.keys import KeyPair
@@ -61,12 +62,10 @@ def signed_hosts(call: Call, headers: Mapping[str, str]) -> list[str]:
 
 def presigned(keys: KeyPair, origin: str, account: str, region: str, bucket: str, key: str) -> str:
     """Returns the URL of an object, valid for LIFETIME, on an origin of `objects_host`."""
-    from botocore.auth import S3SigV4QueryAuth
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
-
-    request = AWSRequest(method="GET", url=f"{origin}/{quote(bucket)}/{quote(key)}")
-    S3SigV4QueryAuth(Credentials(account, keys.secret), "s3", region, LIFETIME).add_auth(request)
+    parts = signing()
+    request = parts.AWSRequest(method="GET", url=f"{origin}/{quote(bucket)}/{quote(key)}")
+    credentials = parts.Credentials(account, keys.secret)
+    parts.auth.S3SigV4QueryAuth(credentials, "s3", region, LIFETIME).add_auth(request)
     url: str = request.url
     return url
 

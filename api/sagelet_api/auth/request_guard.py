@@ -135,4 +135,9 @@ class RequestGuard:
 
 def accepts_page(call: Call) -> bool:
     """True if a browser asks for something to show. It says so, and no SDK does."""
-    return call.is_read and "text/html" in call.headers.get("accept", "")
+    return call.is_read and shows_page(call)
+
+
+def shows_page(call: Call) -> bool:
+    """True if the answer is shown as a page. A browser also shows what answers a form that it sends."""
+    return "text/html" in call.headers.get("accept", "")

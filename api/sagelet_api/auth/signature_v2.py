@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from sagelet_api.auth import signature_errors as errors
 from sagelet_api.auth.callers import Secret
 from sagelet_api.auth.signatures import sent_headers, signed_url
+from sagelet_api.protocol.botocore_parts import signing
 from sagelet_api.protocol.calls import Call, Environ, Protocol
 
 
@@ -50,32 +51,29 @@ def _refuse_unsigned(call: Call) -> None:
     """Raises AwsError for unsigned parts that select another operation. This version covers S3 as it was ten years
     ago.
     """
-    from botocore.auth import HmacV1Auth
-
     from sagelet_api.protocol.s3.request import selecting
 
     # Both listings of a bucket need the same permission, and botocore signs the newer one like this.
-    loose = (selecting() & call.query.keys()) - {*HmacV1Auth.QSAOfInterest, "list-type"}
+    loose = (selecting() & call.query.keys()) - {*signing().auth.HmacV1Auth.QSAOfInterest, "list-type"}
     if loose:
         raise errors.unsigned_headers(call, sorted(loose))
 
 
 def _signature(call: Call, environ: Environ, secret: Secret, headers: dict[str, str], date: str) -> tuple[str, str]:
-    from botocore.auth import HmacV1Auth
-    from botocore.compat import HTTPHeaders
-    from botocore.credentials import Credentials
-
     from sagelet_api.protocol.s3.request import bucket_of_host
 
-    class Signer(HmacV1Auth):  # type: ignore[misc]
+    parts = signing()
+    base: Any = parts.auth.HmacV1Auth
+
+    class Signer(base):  # type: ignore[misc]
         def _get_date(self) -> str:
             return date
 
-    signer: Any = Signer(Credentials("", secret.secret))
+    signer: Any = Signer(parts.Credentials("", secret.secret))
     url = urlsplit(signed_url(call, environ))
     bucket = bucket_of_host(call.headers.get("host", ""))
     path = f"/{bucket}{url.path}" if bucket else url.path
-    to_sign = signer.canonical_string(call.method, url, HTTPHeaders.from_dict(headers), auth_path=path)
+    to_sign = signer.canonical_string(call.method, url, parts.HTTPHeaders.from_dict(headers), auth_path=path)
     return to_sign, signer.sign_string(to_sign)
 
 

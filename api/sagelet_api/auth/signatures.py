@@ -15,6 +15,7 @@ from sagelet_api.auth import signature_errors as errors
 from sagelet_api.auth.callers import Secret
 from sagelet_api.auth.objects_origin import signed_hosts
 from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.botocore_parts import signing
 from sagelet_api.protocol.calls import Call, Environ, Protocol
 
 _FIELD = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
@@ -145,26 +146,22 @@ def _check_coverage(call: Call, claim: Claim, headers: Mapping[str, str]) -> Non
 
 
 def _signer(call: Call, environ: Environ, claim: Claim, secret: Secret, headers: Mapping[str, str]) -> tuple[Any, Any]:
-    from botocore.auth import S3SigV4Auth, SigV4Auth
-    from botocore.awsrequest import AWSRequest
-    from botocore.compat import HTTPHeaders
-    from botocore.credentials import Credentials
-
-    base: Any = S3SigV4Auth if claim.service in ("s3", "s3express") else SigV4Auth
+    parts = signing()
+    base: Any = parts.auth.S3SigV4Auth if claim.service in ("s3", "s3express") else parts.auth.SigV4Auth
 
     class Signer(base):  # type: ignore[misc]
         """A signer of the headers that the client signed, instead of those that botocore would choose."""
 
         def headers_to_sign(self, request: Any) -> Any:  # noqa: ARG002 - botocore's  # noqa: ARG002 - botocore's
-            chosen = HTTPHeaders()
+            chosen = parts.HTTPHeaders()
             for name in claim.signed_headers:
                 if name in headers:
                     chosen[name] = headers[name]
             return chosen
 
-    request = AWSRequest(method=call.method, url=signed_url(call, environ))
+    request = parts.AWSRequest(method=call.method, url=signed_url(call, environ))
     request.context["timestamp"] = claim.timestamp
-    return Signer(Credentials(claim.access_key, secret.secret), claim.service, claim.region), request
+    return Signer(parts.Credentials(claim.access_key, secret.secret), claim.service, claim.region), request
 
 
 def signed_url(call: Call, environ: Environ) -> str:

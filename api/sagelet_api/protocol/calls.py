@@ -61,6 +61,8 @@ DEFAULT_REGION = "us-east-1"
 _FORMER_NAMES = {"US": "us-east-1", "EU": "eu-west-1"}
 _SCOPE = re.compile(r"AWS4-(?P<algorithm>HMAC|ECDSA)\S*\s.*?Credential=(?P<scope>[^,\s]+)", re.DOTALL)
 _V2 = re.compile(r"AWS (?P<key>[^:\s]+):\S")
+#: sagelet's own paths, which no bucket can have.
+_OWN_PATHS = "/_"
 #: Methods of S3, and the parameters of its requests with POST.
 _S3_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _S3_POSTS = frozenset({"uploads", "uploadId", "delete", "restore", "select"})
@@ -162,9 +164,12 @@ def parse_call(environ: Environ) -> Call:
     credential = find_credential(headers, query)
     service = credential.service if credential else ""
     method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "") or "/"
-    protocol = _protocol(service, headers, query)
-    if credential is None and protocol is Protocol.JSON and _is_of_s3(method, path, headers, query):
-        protocol = Protocol.S3
+    if credential is None and path.startswith(_OWN_PATHS):
+        protocol = Protocol.JSON
+    else:
+        protocol = _protocol(service, headers, query)
+        if credential is None and protocol is Protocol.JSON and _is_of_s3(method, headers, query):
+            protocol = Protocol.S3
     return Call(
         service=service,
         operation="",
@@ -253,12 +258,13 @@ def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]
     return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON
 
 
-def _is_of_s3(method: str, path: str, headers: Mapping[str, str], query: Mapping[str, str]) -> bool:
+def _is_of_s3(method: str, headers: Mapping[str, str], query: Mapping[str, str]) -> bool:
     """True if an unsigned request has the form of S3's: a client that does not sign does not name the service either.
 
-    Clients of AWS JSON name their operation, and those of other REST services send JSON.
+    Clients of AWS JSON name their operation, and those of other REST services send JSON. API Gateway's ask for it.
     """
-    if "x-amz-target" in headers or "json" in headers.get("content-type", "") or path.startswith("/_"):
+    wants_json = headers.get("accept") == "application/json"
+    if wants_json or "x-amz-target" in headers or "json" in headers.get("content-type", ""):
         return False
     return method in _S3_METHODS or (method == "POST" and not _S3_POSTS.isdisjoint(query))
 

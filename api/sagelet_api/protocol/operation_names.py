@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+from sagelet_api.protocol import botocore_parts
 from sagelet_api.protocol.aws_errors import (
     AmbiguousOperation,
     AwsError,
@@ -70,6 +71,11 @@ def models_of(signing_name: str) -> tuple[ServiceModel, ...]:
 
 def signing_name_of(model: str) -> str | None:
     return _signing_names().get(model)
+
+
+def rest_models() -> list[str]:
+    """Returns botocore's names of the services in which method and path identify the operation."""
+    return [model.name for models in _table().values() for model in models if model.rest]
 
 
 def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
@@ -203,9 +209,4 @@ def _model(name: str, text: str) -> ServiceModel:
 @cache
 def _operations(model: str) -> frozenset[str]:
     """Returns the names only: a model is large, and code that needs one loads it."""
-    from botocore.loaders import Loader
-
-    loader = Loader()
-    # botocore's own way to load one first looks at the directories of all (40 ms).
-    version = loader.determine_latest_version(model, "service-2")
-    return frozenset(loader.load_data(f"{model}/{version}/service-2")["operations"])
+    return frozenset(botocore_parts.model_data(model)["operations"])

@@ -116,6 +116,10 @@ class RestOperation:
 class OwnProtocol(Protocol):
     """A service whose requests are of a protocol of its own, such as S3's."""
 
+    def has(self, path: str) -> bool:
+        """True if something is at a path that may also be another service's."""
+        ...
+
     def name_operation(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its `operation` and `model`. Raises AwsError for a request that names none, or two."""
         ...

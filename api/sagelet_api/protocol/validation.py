@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
+from sagelet_api.protocol import botocore_parts
 from sagelet_api.protocol.aws_errors import (
     LogsInvalidParameter,
     SerializationException,
@@ -29,7 +30,6 @@ from sagelet_api.protocol.shapes import (
     Traits,
 )
 from sagelet_api.protocol.wire_types import WrongType
-from sagelet_engine.base.loading import LOADING
 
 
 def validate(service: str, operation: str, parameters: Parameters) -> Parameters:
@@ -77,12 +77,7 @@ class RuleBook:
     """The rules of one service. Each is made when it is first used."""
 
     def __init__(self, service: str) -> None:
-        # Imported late: botocore costs 0.1 s, and the server should be ready first. moto imports it, too.
-        with LOADING:
-            from botocore.loaders import Loader
-            from botocore.model import ServiceModel
-
-        self._model = ServiceModel(Loader().load_service_model(service, "service-2"), service)
+        self._model = botocore_parts.service_model(service)
         self._rules: dict[str, Rule] = {}
         self._inputs: dict[str, Rule] = {}
         self._lock = threading.Lock()

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 #: Held while a part, moto, Flask or botocore loads. Two threads that load packages which import each other (moto and
-#: Flask import Werkzeug, moto imports botocore) may each find the other's package half loaded.
+#: Flask import Werkzeug, moto imports botocore, botocore's modules each other) may find a package half loaded.
 LOADING = threading.RLock()
 
 

@@ -23,7 +23,7 @@ from sagelet_engine.images.own_wheel import repack
 from sagelet_engine.images.variants import CPU_PLUGIN, TorchBuild
 
 WHEELS, SUMS = "wheels", "SHA256SUMS"
-REQUIREMENTS, PLAIN_REQUIREMENTS = "requirements.txt", "requirements-no-deps.txt"
+REQUIREMENTS = "requirements.txt"
 #: Both the plugin and the release of CUDA that it was built for.
 GPU_PLUGINS = {"cuda12": "jax-cuda12-plugin[with-cuda]", "cuda13": "jax-cuda13-plugin[with-cuda]"}
 
@@ -48,7 +48,6 @@ install() {{
     "$environment/bin/python" -m pip install --disable-pip-version-check --no-index --find-links "$bundle/{wheels}" "$@"
 }}
 install -r "$bundle/{requirements}"
-if [ -e "$bundle/{plain}" ]; then install --no-deps -r "$bundle/{plain}"; fi
 echo "sagelet is in $environment. Next: $environment/bin/sagelet doctor"
 """
 
@@ -77,15 +76,10 @@ class Wanted:
 
     @property
     def requirements(self) -> list[str]:
-        """Returns what is installed with all that it requires."""
+        """Returns what pip is asked for. XLA's CPU plugin is added where it could be had."""
         extras = "tuning" if self.torch_build is None else "tuning,xla"
         plugin = GPU_PLUGINS.get(self.gpu.value)
         return [f"sagelet[{extras}]=={sagelet_engine.__version__}", *([plugin] if plugin else [])]
-
-    @property
-    def plain_requirements(self) -> list[str]:
-        """Returns what is installed without what it requires."""
-        return [] if self.torch_build is None or self.gpu is not Gpu.NONE else [CPU_PLUGIN]
 
 
 def make_bundle(directory: Path, wanted: Wanted, run: Runner = subprocess.call) -> int:
@@ -109,15 +103,14 @@ def make_bundle(directory: Path, wanted: Wanted, run: Runner = subprocess.call) 
 def _get_wheels(wheels: Path, wanted: Wanted, run: Runner) -> None:
     named = [_own_wheel(wheels, run)]
     if wanted.torch_build is not None:
-        version = take(requirements_of_the_extra(), "torch")
-        build = ["--build", wanted.torch_build.value, "--torch", version]
-        _run(run, "torch", [sys.executable, str(find_root() / INSTALLER), *build, "--download", str(wheels)])
+        others = requirements_of_the_extra()
+        build = ["--build", wanted.torch_build.value, "--torch", take(others, "torch")]
+        build += ["--torch-xla", take(others, "torch_xla"), "--download", str(wheels)]
+        _run(run, "torch", [sys.executable, str(find_root() / INSTALLER), *build])
         named += map(str, wheels.glob("torch-*.whl"))
     own, *others = wanted.requirements
     extras = own[own.index("[") : own.index("]") + 1]
     _wheels(run, "the packages", wheels, named[0] + extras, *named[1:], *others)
-    for requirement in wanted.plain_requirements:
-        _wheels(run, requirement, wheels, "--no-deps", requirement)
 
 
 def _own_wheel(wheels: Path, run: Runner) -> str:
@@ -136,9 +129,8 @@ def _wheels(run: Runner, what: str, directory: Path, *arguments: str) -> None:
 
 
 def _write_files(bundle: Path, wanted: Wanted) -> None:
-    _write_lines(bundle / REQUIREMENTS, wanted.requirements)
-    if wanted.plain_requirements:
-        _write_lines(bundle / PLAIN_REQUIREMENTS, wanted.plain_requirements)
+    has_cpu_plugin = any((bundle / WHEELS).glob(f"{CPU_PLUGIN.partition('=')[0].replace('-', '_')}-*.whl"))
+    _write_lines(bundle / REQUIREMENTS, [*wanted.requirements, *([CPU_PLUGIN] if has_cpu_plugin else [])])
     files = sorted(file for file in bundle.rglob("*") if file.is_file())
     _write_lines(bundle / SUMS, [f"{_sha256(file)}  {file.relative_to(bundle)}" for file in files])
     script = bundle / "install.sh"
@@ -149,7 +141,6 @@ def _write_files(bundle: Path, wanted: Wanted) -> None:
             sums=SUMS,
             wheels=WHEELS,
             requirements=REQUIREMENTS,
-            plain=PLAIN_REQUIREMENTS,
         )
     )
     script.chmod(0o755)

@@ -232,6 +232,6 @@ class Runtime(Protocol):
     def reap(self, job_id: str) -> None:
         """Removes all that is left of a job's hosts, except their directories. A host that still runs is killed.
 
-        May be repeated, even if the hosts have vanished.
+        May be repeated, even if the hosts have vanished. Raises RuntimeUnavailable.
         """
         ...

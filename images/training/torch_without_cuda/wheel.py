@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from zipfile import ZIP_STORED, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 from torch_without_cuda.elf import Library
 from torch_without_cuda.stand_ins import CudaVersions, UnknownLayout, stand_ins
@@ -56,10 +56,10 @@ def without_cuda(wheel: Path, directory: Path) -> Path:
     return target
 
 
-def without_requirements(wheel: Path, directory: Path) -> Path:
+def without_requirements(wheel: Path, directory: Path, *, compressed: bool = False) -> Path:
     """Writes the wheel into `directory`, under the same name, so that it requires no package. Gives its path."""
     target = directory / wheel.name
-    with ZipFile(wheel) as source, ZipFile(target, "w", ZIP_STORED) as written:
+    with ZipFile(wheel) as source, ZipFile(target, "w", ZIP_DEFLATED if compressed else ZIP_STORED) as written:
         information = _information(source)
         changed = {f"{information}/METADATA": ANY_REQUIREMENT.sub(b"", source.read(f"{information}/METADATA"))}
         changed[f"{information}/RECORD"] = _record(source, information, changed)
@@ -124,7 +124,7 @@ def _copy(source: ZipFile, target: ZipFile, changed: Mapping[str, bytes]) -> Non
             continue
         # A copy: writing changes the places and sizes that reading needs.
         copied = copy.copy(member)
-        copied.compress_type = ZIP_STORED
+        copied.compress_type = target.compression
         with source.open(member) as stream, target.open(copied, "w", force_zip64=True) as out:
             shutil.copyfileobj(stream, out, 1 << 20)
     for name, content in changed.items():

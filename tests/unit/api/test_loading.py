@@ -1,8 +1,10 @@
-"""moto and Flask load late and share packages: they must not be loaded at once by two threads."""
+"""moto, Flask and botocore load late and share packages: they must not be loaded at once by two threads."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 # In an interpreter of its own, since here both are loaded already.
 BOTH_AT_ONCE = """
@@ -81,4 +83,56 @@ def test_a_server_is_ready_before_it_loads_what_few_calls_need(tmp_path: Path) -
         [sys.executable, "-c", script],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
+#: What loads botocore in a server, each in an interpreter of its own: the first one loads it for the others.
+USES = {
+    "names": 'operation_names.models_of("sagemaker")[0].operations',
+    "models": 'validation.rule_book("logs")',
+    "S3": "s3_request.service_model()",
+    "presigned": 'objects_origin.presigned(KeyPair("k", "s"), "http://s3.localhost", "1", "r", "b", "k")',
+    "version 4": 'signatures.check(CALL, ENVIRON, Claim("k", "d", "r", "s3", ("host",), "", "", None), SECRET, "")',
+    "version 2": "signature_v2.check_version_2(CALL, ENVIRON, SECRET, datetime.now(timezone.utc))",
+}
+WATCHED = """
+from datetime import datetime, timezone
+from email.utils import format_datetime
+from importlib.abc import MetaPathFinder
+from sagelet_api.auth import objects_origin, signature_v2, signatures
+from sagelet_api.auth.callers import Secret
+from sagelet_api.auth.signatures import Claim
+from sagelet_api.protocol import operation_names, validation
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import HEADERS, parse_call
+from sagelet_api.protocol.s3 import request as s3_request
+from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.base.loading import LOADING
+
+seen, alone = set(), set()
+
+class Watch(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.startswith("botocore"):
+            (seen if LOADING._is_owned() else alone).add(name)
+
+sys.meta_path.insert(0, Watch())
+SECRET = Secret("s")
+ENVIRON = {
+    "REQUEST_METHOD": "GET", "PATH_INFO": "/b/k", "REQUEST_URI": "/b/k", "QUERY_STRING": "",
+    HEADERS: {"host": "localhost", "authorization": "AWS k:s", "date": format_datetime(datetime.now(timezone.utc))},
+}
+CALL = parse_call(ENVIRON)
+try:
+    {USE}
+except AwsError as error:
+    assert error.code == "SignatureDoesNotMatch", error
+assert seen and not alone, (seen, alone)
+"""
+
+
+@pytest.mark.parametrize("use", USES)
+def test_botocore_is_loaded_by_one_thread_at_a_time(use: str) -> None:
+    script = f"import sys; sys.path[:0] = {sys.path!r}" + WATCHED.replace("{USE}", USES[use])
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -1,16 +1,21 @@
 """moto in sagelet's process starts no container and connects to nothing, on any request."""
 
 import ast
+import importlib
 import io
 import re
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
+from types import ModuleType
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from sagelet_api.services.moto import confined
 from sagelet_api.services.moto.confined import SENDERS
 from support.canary import Canary
 from support.server import ROLE, until
@@ -162,3 +167,57 @@ def _ways_out(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
             yield from names & {"subprocess", "urllib.request", "urllib3"}
+
+
+@pytest.fixture
+def sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A package whose module `sender` is imported to its half, and stays there until `go` is set."""
+    package = tmp_path / "gated"
+    package.mkdir()
+    (package / "__init__.py").write_text("import threading\nhalf, go = threading.Event(), threading.Event()\n")
+    (package / "sender.py").write_text("import gated\ngated.half.set()\ngated.go.wait(120)\nimport requests\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if not isinstance(one, confined._Finder)])
+    monkeypatch.setattr(confined, "_CHANGED", frozenset({"gated.sender"}))
+    yield importlib.import_module("gated")
+    for name in ("gated", "gated.sender"):
+        sys.modules.pop(name, None)
+
+
+def test_a_module_that_another_thread_imports_is_changed_once_it_is_whole(
+    sender: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of its import would put the library back."""
+    go: Event = sender.go
+    real_change, real_import = confined._change, confined.import_module
+
+    def change(module: ModuleType) -> None:
+        real_change(module)
+        go.set()
+
+    def import_module(name: str) -> ModuleType:
+        if name == "gated.sender":
+            go.set()
+        return real_import(name)
+
+    monkeypatch.setattr(confined, "_change", change)
+    monkeypatch.setattr(confined, "import_module", import_module)
+    importing = Thread(target=lambda: importlib.import_module("gated.sender"), daemon=True)
+    importing.start()
+    assert sender.half.wait(120)
+    confined.confine()
+    importing.join(120)
+    assert isinstance(sender.sender.requests, confined._Requests)
+
+
+def test_what_failed_to_be_confined_is_confined_by_the_next_call(
+    sender: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender.go.set()
+    importlib.import_module("gated.sender")
+    with monkeypatch.context() as patch:
+        patch.setattr(confined, "_change", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            confined.confine()
+    confined.confine()
+    assert isinstance(sender.sender.requests, confined._Requests)

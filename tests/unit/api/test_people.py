@@ -3,18 +3,26 @@
 import http.client
 import json
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from sagelet_api.app import Application
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.web import PREFIX
+from sagelet_engine.base.errors import SageletError
 from support.api_world import ApiWorld
-from support.front import Front
+from support.front import Front, front
 
 CURL = {"User-Agent": "curl/8.5.0", "Accept": "*/*"}
 BROWSER = {"User-Agent": "Mozilla/5.0", "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 SIGNED = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/s3/aws4_request, Signature=0",
 }
+FOR_SAGEMAKER = {name: value.replace("/s3/", "/sagemaker/") for name, value in SIGNED.items()}
 
 
 def ask(port: int, path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, str, str]:
@@ -92,6 +100,12 @@ def test_aws_clients_keep_s3s_error(server: Front, headers: dict[str, str], quer
         (CURL, "POST", "/"),
         (CURL, "POST", "/2015-03-31/functions/f/invocations"),
         ({"Content-Type": "application/json"}, "PUT", "/2015-03-31/functions/f/code"),
+        ({}, "GET", "/2015-03-31/functions"),
+        ({}, "DELETE", "/2015-03-31/functions/f?Qualifier=1"),
+        ({}, "GET", "/2015-02-01/file-systems"),
+        ({}, "GET", "/v1/tags/arn"),
+        ({}, "GET", "/v2/apis"),
+        ({"Accept": "application/json"}, "GET", "/restapis"),
     ],
 )
 def test_clients_of_other_services_keep_their_error(
@@ -100,6 +114,37 @@ def test_clients_of_other_services_keep_their_error(
     status, kind, text = ask(server.port, path, headers, method)
     assert (status, kind) == (403, "application/x-amz-json-1.1")
     assert json.loads(text)["__type"] == "MissingAuthenticationTokenException"
+
+
+@pytest.mark.parametrize("path", ["/2020-05-31/distribution", "/2013-04-01/hostedzone/Z1"])
+def test_clients_of_cloudfront_and_route_53_get_their_xml(server: Front, path: str) -> None:
+    status, kind, text = ask(server.port, path, {})
+    assert (status, kind) == (403, "text/xml")
+    assert "<ErrorResponse><Error><Type>Sender</Type><Code>MissingAuthenticationToken</Code>" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "host"),
+    [
+        # No service has these.
+        ("/2024-02-29/functions", "localhost"),
+        ("/2015-03-31/photos", "localhost"),
+        ("/2015-03-31", "localhost"),
+        ("/restapis", "localhost"),
+        ("/2015-02-01/file-systems", "photos.localhost"),
+        ("/2015-02-01/file-systems", "s3.localhost"),
+    ],
+)
+def test_what_may_be_a_bucket_keeps_s3s_error(server: Front, path: str, host: str) -> None:
+    status, kind, text = ask(server.port, path, {"Host": f"{host}:{server.port}"})
+    assert (status, kind) == (403, "application/xml")
+    assert "<Code>AccessDenied</Code>" in text
+
+
+def test_a_bucket_that_is_called_like_a_version_keeps_s3s_error(server: Front, s3c: Any) -> None:
+    assert ask(server.port, "/2015-03-31/functions", {})[1] == "application/x-amz-json-1.1"
+    s3c.create_bucket(Bucket="2015-03-31")
+    assert ask(server.port, "/2015-03-31/functions", {})[1] == "application/xml"
 
 
 def test_a_signed_curl_gets_s3s_answers(server: Front) -> None:
@@ -125,3 +170,39 @@ def test_a_browser_at_an_unknown_control_path_learns_the_way_to_the_page(server:
     status, kind, text = ask(server.port, path, CURL)
     assert (status, kind) == (404, "application/json")
     assert f"{path} is not a control endpoint (`sagelet docs control-api`)" in json.loads(text)["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ZeroDivisionError(), "sagelet failed; its log has the traceback"),
+        (SageletError("free some space"), "free some"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "kind"),
+    [
+        ("GET", "/", BROWSER, "text/plain; charset=utf-8"),
+        ("GET", f"{PREFIX}/jobs", CURL, "text/plain; charset=utf-8"),
+        ("POST", f"{PREFIX}/login", {**BROWSER, **FORM}, "text/plain; charset=utf-8"),
+        ("POST", f"{PREFIX}/stop", {**FORM, "Accept": "application/json"}, "application/x-amz-json-1.1"),
+        ("POST", "/", {**FOR_SAGEMAKER, "X-Amz-Target": "SageMaker.ListTrainingJobs"}, "application/x-amz-json-1.1"),
+        ("GET", "/bucket", SIGNED, "application/xml"),
+    ],
+)
+def test_what_fails_is_told_in_the_words_of_who_called(
+    method: str, path: str, headers: dict[str, str], kind: str, error: Exception, words: str
+) -> None:
+    def fail(_environ: Environ, _start: StartResponse) -> list[bytes]:
+        raise error
+
+    def s3() -> NoReturn:
+        raise error
+
+    app = Application(RequestGuard(), fail, {}, {}, fail, {"s3": s3}, pages=fail)
+    with front(app) as server:
+        own = {"Origin": f"http://localhost:{server.port}"} if "Content-Type" in headers else {}
+        status, answered, text = ask(server.port, path, {**headers, **own}, method)
+    assert (status, answered) == (500, kind)
+    assert words in text
+    assert ("{" in text) == ("json" in kind)

@@ -174,6 +174,21 @@ def test_xla_s_cpu_plugin_is_installed_where_it_can_be_had() -> None:
     assert PLUGIN[0] not in there.commands
 
 
+def test_a_download_has_the_same_plugin(wheel: Path, tmp_path: Path) -> None:
+    pip = Pip(wheel)
+    Installer(Wanted("cpu"), pip, lambda url: False, None, has_cpu_plugin=True).download(tmp_path)
+    assert pip.commands[1:] == PLUGIN[:1]
+    with zipfile.ZipFile(tmp_path / "plugin-1-py3-none-any.whl") as left:
+        assert left.read("plugin-1.dist-info/METADATA").decode() == "Metadata-Version: 2.1\nName: plugin\n"
+        assert {member.compress_type for member in left.infolist()} == {zipfile.ZIP_DEFLATED}
+    said: list[str] = []
+    (tmp_path / "without").mkdir()
+    failing = Pip(wheel, failing="--require-hashes")
+    Installer(Wanted("cpu"), failing, lambda url: False, None, said.append).download(tmp_path / "without")
+    assert [file.name for file in (tmp_path / "without").iterdir()] == [wheel.name]
+    assert "Without XLA's CPU plugin" in said[-1]
+
+
 def test_the_plugin_is_the_one_that_a_bundle_has() -> None:
     (pinned,) = [line for line in CPU_PLUGIN.read_text().splitlines() if not line.startswith("#")]
     assert re.fullmatch(rf"{re.escape(bundle.CPU_PLUGIN)} --hash=sha256:[0-9a-f]{{64}}", pinned)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
+from sagelet_api.protocol import botocore_parts
 from sagelet_api.protocol.calls import Call, Environ
 from sagelet_api.protocol.header_rules import LOCAL_NAMES, host_name, is_name, is_value
 from sagelet_api.protocol.s3.errors import S3Error, access_denied, conflicting, invalid_argument
@@ -46,10 +47,7 @@ class Route:
 @cache
 def service_model() -> Any:
     """Returns botocore's model of S3. The first request loads it (0.1 s)."""
-    from botocore.loaders import Loader
-    from botocore.model import ServiceModel
-
-    return ServiceModel(Loader().load_service_model("s3", "service-2"), "s3")
+    return botocore_parts.service_model("s3")
 
 
 @cache

@@ -52,6 +52,8 @@ _REPLACED = {
 }
 #: Changes to a module, made as soon as it is loaded.
 _CHANGED = SENDERS | _REPLACED.keys()
+#: In a module that was changed.
+_MARK = "sagelet_confined"
 
 
 class Confined(Exception):
@@ -62,11 +64,13 @@ def confine() -> None:
     """Confines moto. Called when moto can be imported, and before it answers. May be repeated."""
     docker_model: Any = import_module("moto.utilities.docker_utilities").DockerModel
     docker_model.docker_client = property(_no_container)
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        return
-    sys.meta_path.insert(0, _Finder())
+    # First: what is imported from now on is changed by its loader.
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
     for name in _CHANGED & sys.modules.keys():
-        _change(sys.modules[name])
+        # A program that runs its own server may use moto, too. If another thread is importing the module, this waits
+        # for the end of it, which would undo the change.
+        _change(import_module(name))
 
 
 def _no_container(asking: object) -> Any:
@@ -76,10 +80,13 @@ def _no_container(asking: object) -> Any:
 
 
 def _change(module: ModuleType) -> None:
+    if _MARK in vars(module):
+        return
     if module.__name__ in _REPLACED:
         _REPLACED[module.__name__](module)
-        return
-    vars(module)["requests"] = _Requests(module.__name__.split(".")[1])
+    else:
+        vars(module)["requests"] = _Requests(module.__name__.split(".")[1])
+    vars(module)[_MARK] = True
 
 
 class _Requests:

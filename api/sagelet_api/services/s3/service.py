@@ -13,6 +13,7 @@ from sagelet_api.services.s3 import acls, buckets, configuration, listings, perm
 from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_events
 from sagelet_api.services.s3.description import default_encryption
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.job_objects import plain
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject
@@ -70,6 +71,14 @@ class S3Service:
         """Tells the bucket's targets that a job has put objects or removed some."""
         if stored:
             send_events(self._store, self._others, self._store.catalog.bucket(bucket), event, stored)
+
+    def has(self, path: str) -> bool:
+        """True if the bucket of a path exists."""
+        try:
+            self._store.catalog.bucket(path[1:].partition("/")[0])
+        except NoSuchBucket:
+            return False
+        return True
 
     def name_operation(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its operation. S3's routes look at the query and at headers, too. Raises S3Error."""

@@ -34,7 +34,8 @@ from sagelet_engine.runtimes.ports import PortLeases
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 30.0
+#: Seconds that a shim has to start its host, and to end a host that is killed. It kills for 10 s at most.
+START_TIMEOUT_S = END_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -172,13 +173,24 @@ class ProcessRuntime:
         return self.namespaces() != "none"
 
     def reap(self, job_id: str) -> None:
-        for handle in self.find(job_id):
+        handles = self.find(job_id)
+        for handle in handles:
             self.stop(handle, force=True)
+        for handle in handles:
+            self._await_end(handle)
             # A shim that was killed could not remove them.
             shutil.rmtree(Path(handle.ref, host_packages.DIRECTORY), ignore_errors=True)
         failpoint(Failpoint.BEFORE_REAP)
         shutil.rmtree(self._index(job_id), ignore_errors=True)
         self._ports.release(job_id)
+
+    def _await_end(self, handle: Handle) -> None:
+        """Waits until the shim has ended. Until then it writes into its directory, which the caller may remove next."""
+        deadline = time.monotonic() + END_TIMEOUT_S
+        while held_files.is_locked(Path(handle.ref, host_files.LOCK)):
+            if time.monotonic() > deadline:
+                raise RuntimeUnavailable(f"{handle.host} was killed, and did not end within {END_TIMEOUT_S:.0f} s")
+            time.sleep(0.005)
 
     def jobs(self) -> set[str]:
         with contextlib.suppress(FileNotFoundError):
