@@ -138,9 +138,9 @@ class JobsOf(Generic[J]):
         page = self._store.page(replace(query, kind=self.kind))
         return JobPage([job for job in page.jobs if isinstance(job, self.record)], page.next)
 
-    def counts(self, account: str, region: str) -> dict[str, int]:
-        """Returns the number of jobs by status."""
-        return self._store.counts_of(account, region, self.kind)
+    def counts(self, account: str, region: str, name_contains: str = "") -> dict[str, int]:
+        """Returns the number of jobs by status. `name_contains`: part of the names, compared without case."""
+        return self._store.counts_of(JobQuery(account, region, self.kind, name_contains=name_contains or None))
 
 
 class Jobs(JobsOf[TrainingJob]):
@@ -233,6 +233,10 @@ class Jobs(JobsOf[TrainingJob]):
     def search(self, query: JobSearch) -> SearchPage[TrainingJob]:
         found = self._store.search(query)
         return SearchPage([as_training(job) for job in found.jobs], found.total, found.next)
+
+    def search_counts(self, query: JobSearch) -> dict[str, int]:
+        """Returns the number of jobs on all pages of a search, by status."""
+        return self._store.counts_of(query)
 
     def unfinished(self) -> list[Job]:
         """Returns every job of any kind that has not ended, the oldest first, of all accounts and regions."""

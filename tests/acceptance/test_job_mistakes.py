@@ -50,4 +50,4 @@ def test_a_job_without_a_model_shows_no_address_of_one(jobs: Jobs, submitted: di
     assert jobs.ended(name)["ModelArtifacts"]["S3ModelArtifacts"].endswith("/model.tar.gz")
     lines = printed("describe", name, "--endpoint", jobs.server.endpoint, "--account", ACCOUNT).splitlines()
     (model,) = [line for line in lines if line.startswith("Model")]
-    assert model == "Model\tnone: the script saved nothing in SM_MODEL_DIR"
+    assert model == "Model\tnone: nothing was saved in SM_MODEL_DIR, or it was deleted"

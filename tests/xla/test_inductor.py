@@ -277,6 +277,8 @@ def test_two_workers_train_as_one(tmp_path: Path) -> None:
         found.append(losses_in(ended.log))
         reports = workers_of(host.base, "algo-1")
         assert [(one.compiler, one.graph.unique) for one in reports] == [("inductor", 1)] * int(workers)
+        # A loop without a DataLoader: its first step begins with the model's first call, which compiles.
+        assert all(one.first_step_seconds > one.compile_seconds > 0 for one in reports)
     assert found[1] == pytest.approx(found[0], rel=1e-4)
 
 

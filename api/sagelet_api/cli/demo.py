@@ -99,7 +99,7 @@ def _train_and_compare(
         _submit(aws, server, name, kind, steps)
         _say(f"{name}: submitted ({IMAGES[kind]})", quiet=as_json)
         jobs += until_ended(aws, server, [name])
-        _say(outcome(jobs[-1]), quiet=as_json)
+        _say(outcome(aws, jobs[-1]), quiet=as_json)
         if code := exit_code(jobs):
             _say(f"`sagelet logs {name}` shows what it printed; `sagelet doctor` checks the machine", quiet=False)
             context.exit(code)

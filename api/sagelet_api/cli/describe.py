@@ -1,6 +1,5 @@
 """`sagelet describe`: shows everything about one job on a page."""
 
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,14 +12,12 @@ from sagelet_api.cli.explanation import Pairs, explanation
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import age, boxed, console, facts, status_text
 from sagelet_api.cli.text import echo_json, iso
-from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
+from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, instances, model_of, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
 from sagelet_api.durations import lasted
 from sagelet_api.protocol.members import Output
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.doctor.rules.job_ends import NOTHING_SAVED
-from sagelet_engine.telemetry.compiler.report import KeptFinding as Finding
 
 
 @click.command()
@@ -35,7 +32,8 @@ def describe(job: str, as_json: bool, server: Server) -> None:
     --json gives the answer of DescribeTrainingJob. Its member Sagelet says whether the job is compiled, what a training
     job does now, and what the doctor found.
     """
-    found = describe_job(Aws(server), server, job)
+    aws = Aws(server)
+    found = describe_job(aws, server, job)
     compilation = ask(server, "GET", server.job_path(job, "compilation"))
     findings = ask(server, "GET", server.job_path(job, "doctor"))["findings"]
     doing = activity(server, found)
@@ -44,7 +42,7 @@ def describe(job: str, as_json: bool, server: Server) -> None:
         return
     out = console()
     state = [*_state(found, doing), *explanation(findings, f"sagelet doctor {job}")]
-    out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(found, findings)]))
+    out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(aws, found)]))
     if found.get("HyperParameters"):
         out.print("\n[bold]Hyperparameters[/]")
         out.print(facts(sorted(found["HyperParameters"].items())))
@@ -98,18 +96,17 @@ def _compiled(compilation: JsonObject) -> str:
     return f"NO, it trains natively: {compilation['reason']}"
 
 
-def _data(job: Job, findings: Sequence[Finding]) -> Pairs:
+def _data(aws: Aws, job: Job) -> Pairs:
     for channel in job.get("InputDataConfig", []):
         yield f"Input {channel['ChannelName']}", _source(channel["DataSource"])
     if "CheckpointConfig" in job:
         yield "Checkpoints", job["CheckpointConfig"]["S3Uri"]
-    if job["TrainingJobStatus"] != "Completed":
-        yield "Output", job["OutputDataConfig"]["S3OutputPath"]
-    elif any(one["rule"] == NOTHING_SAVED.name for one in findings):
-        # AWS's answer has the address all the same.
-        yield "Model", "none: the script saved nothing in SM_MODEL_DIR"
+    if model := model_of(aws, job) if job["TrainingJobStatus"] in ENDED else "":
+        yield "Model", model
+    elif job["TrainingJobStatus"] == "Completed":
+        yield "Model", "none: nothing was saved in SM_MODEL_DIR, or it was deleted"
     else:
-        yield "Model", job["ModelArtifacts"]["S3ModelArtifacts"]
+        yield "Output", job["OutputDataConfig"]["S3OutputPath"]
 
 
 def _source(source: Output) -> str:

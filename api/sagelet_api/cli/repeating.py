@@ -64,7 +64,7 @@ def _run(aws: Aws, server: Server, original: Job, which: str) -> str:
     jobs = until_ended(aws, server, [name])
     if code := exit_code(jobs):
         raise RunFailed(
-            f"There is no verdict, because {which} did not complete: {outcome(jobs[0])}\n"
+            f"There is no verdict, because {which} did not complete: {outcome(aws, jobs[0])}\n"
             f"`sagelet doctor {name}` says why; runs before it are jobs that `sagelet compare` can show",
             code,
         )

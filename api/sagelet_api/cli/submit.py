@@ -130,7 +130,7 @@ def submit(
             if as_json:
                 echo_json(jobs[0])
             else:
-                say(outcome(jobs[0]), err=True)
+                say(outcome(aws, jobs[0]), err=True)
         context.exit(exit_code(jobs))
 
 
@@ -249,5 +249,5 @@ def _follow(context: click.Context, aws: Aws, server: Server, name: str) -> None
         print_log(aws, server, describe(aws, server, name), JobLog(aws, name, None, None), printer, follow=True)
     jobs = until_ended(aws, server, [name])
     with until_reader_ends():
-        say(outcome(jobs[0]), err=True)
+        say(outcome(aws, jobs[0]), err=True)
     context.exit(exit_code(jobs))

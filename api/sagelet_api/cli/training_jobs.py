@@ -15,6 +15,7 @@ from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import TrainingSpec
 
 Job = Output
@@ -106,6 +107,23 @@ def describe(aws: Aws, server: Server, name: str) -> Job:
                 "and delete"
             ) from missing
         raise
+
+
+def model_of(aws: Aws, job: Job) -> str:
+    """Returns the address of the model that is in S3. Empty if there is none, although ModelArtifacts, as AWS's, always
+    has an address.
+
+    If the server refuses to look, the text says so: the command has to tell how the job went all the same.
+    """
+    address = str(job["ModelArtifacts"]["S3ModelArtifacts"])
+    uri = S3Uri.parse(address)
+    try:
+        # The first key that begins with the model's address is the model itself, if that is one object.
+        page = aws.call("s3", "list_objects_v2", Bucket=uri.bucket, Prefix=uri.key, MaxKeys=1)
+    except ServerRefused as refused:
+        return "" if refused.code == "NoSuchBucket" else f"whether {address} is there: {refused.code}"
+    keys = [one["Key"] for one in page.get("Contents", [])]
+    return address if keys == [uri.key] or (keys and address.endswith("/")) else ""
 
 
 def is_processing(aws: Aws, name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import sagelet_engine
+from sagelet_api.cli.address import check_address
 from sagelet_api.cli.detached import DETACHED, READY, start_detached
 from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import context_option, given_in, json_option
@@ -58,6 +59,9 @@ def up(detach: bool, log_level: str, as_json: bool, context_name: str | None, **
         raise click.UsageError("--json goes with --detach")
     options["data"] = directory_to_serve(given_in(click.get_current_context()))
     settings = settings_of(**options)
+    if not settings.data.exists():
+        # A start that cannot succeed leaves no new directory behind.
+        check_address(settings.host, settings.port)
     if not detach:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         _serve(settings)

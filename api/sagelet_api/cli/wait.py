@@ -15,7 +15,7 @@ from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json, say, until_reader_ends
-from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
+from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe, model_of
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 
@@ -72,19 +72,20 @@ def wait(context: click.Context, names: tuple[str, ...], timeout: float | None, 
     Shows what they do meanwhile. Exits with 3 if a job failed, 4 if one was stopped, 5 if the time is over. --json
     gives a list of DescribeTrainingJob's answers, one for each job.
     """
-    jobs = until_ended(Aws(server), server, names, timeout)
+    aws = Aws(server)
+    jobs = until_ended(aws, server, names, timeout)
     # The exit code also counts for a user who has stopped reading.
     with until_reader_ends():
-        show_outcomes(jobs, as_json=as_json)
+        show_outcomes(aws, jobs, as_json=as_json)
     context.exit(exit_code(jobs))
 
 
-def show_outcomes(jobs: Sequence[Job], *, as_json: bool) -> None:
+def show_outcomes(aws: Aws, jobs: Sequence[Job], *, as_json: bool) -> None:
     if as_json:
         echo_json(jobs)
         return
     for job in jobs:
-        say(outcome(job))
+        say(outcome(aws, job))
 
 
 @contextmanager
@@ -123,15 +124,18 @@ def exit_code(jobs: Sequence[Job]) -> int:
     return STOPPED if "Stopped" in statuses else 0
 
 
-def outcome(job: Job) -> str:
+def outcome(aws: Aws, job: Job) -> str:
+    """Returns how a job went, in a line. It names a model only if there is one. Raises NoServer."""
     name, status = job["TrainingJobName"], job["TrainingJobStatus"]
     if status not in ENDED:
         return f"{name}: still {status} ({job['SecondaryStatus']})"
     parts = [status]
     if "TrainingTimeInSeconds" in job:
         parts.append(f"trained {lasted(job['TrainingTimeInSeconds'])}, billable {job['BillableTimeInSeconds']} s")
-    if status == "Completed":
-        parts.append(job["ModelArtifacts"]["S3ModelArtifacts"])
+    if model := model_of(aws, job):
+        parts.append(model)
+    elif status != "Failed":
+        parts.append("it left no model")
     if "FailureReason" in job:
         parts.append(job["FailureReason"])
     return f"{name}: " + "; ".join(parts)

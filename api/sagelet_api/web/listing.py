@@ -6,7 +6,7 @@ An address selects a page, and AWS's List calls or Search find it.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from sagelet_api.protocol import page_tokens
@@ -17,7 +17,8 @@ from sagelet_api.services.sagemaker.job_operations import job_query, next_token
 from sagelet_api.services.sagemaker.search import job_search
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobStatus
-from sagelet_engine.model.search import SearchPage
+from sagelet_engine.model.listing import JobPage
+from sagelet_engine.model.search import JobSearch, SearchPage
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import TuningJob
 
@@ -92,13 +93,23 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing[TrainingJ
     request = _search_request(asked) if asked.conditions else _list_request(asked)
     if asked.token:
         request["NextToken"] = asked.token
-    page = (
-        engine.jobs.page(job_query(context, request)) if not asked.conditions else _searched(engine, context, request)
-    )
+    page: SearchPage[TrainingJob] | JobPage[TrainingJob]
+    if asked.conditions:
+        page = engine.jobs.search(_query(context, request))
+    else:
+        page = engine.jobs.page(job_query(context, request))
     if page.next is None:
         return Listing(page.jobs, "")
     token = page_tokens.encode(page_tokens.fingerprint(request), page.next.value, page.next.job_id)
     return Listing(page.jobs, token)
+
+
+def counts(engine: Engine, context: Context, asked: Asked) -> dict[str, int]:
+    """Returns how many jobs the text finds, by status, whichever status is asked for. Raises ValidationException."""
+    if not asked.conditions:
+        return engine.jobs.counts(context.account, context.region, asked.name)
+    request = _search_request(replace(asked, status=""))
+    return engine.jobs.search_counts(_query(context, request))
 
 
 def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[TuningJob]:
@@ -111,9 +122,9 @@ def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[Tu
     return Listing(page.jobs, "" if page.next is None else next_token(request, page.next))
 
 
-def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage[TrainingJob]:
+def _query(context: Context, request: Parameters) -> JobSearch:
     validate("sagemaker", "Search", {"Resource": "TrainingJob", **request})
-    return engine.jobs.search(job_search(context, request))
+    return job_search(context, request)
 
 
 def _list_request(asked: Asked) -> Parameters:

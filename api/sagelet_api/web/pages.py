@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX, columns
-from sagelet_api.web.listing import Asked, listing
+from sagelet_api.web.listing import Asked, counts, listing
 from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_engine.model.job import JobStatus
 
@@ -50,8 +50,8 @@ def _list_values(site: Site, asked: Asked) -> TemplateValues:
     from flask import request
 
     here = account_region()
-    counts = site.engine.jobs.counts(here.account, here.region)
-    statuses = [(status.value, counts.get(status.value, 0)) for status in JobStatus]
+    found = counts(site.engine, context(), asked)
+    statuses = [(status.value, found.get(status.value, 0)) for status in JobStatus]
     places = site.engine.jobs.places()
     elsewhere = [one for one in places if one != (here.account, here.region)]
     if (here.account, here.region) not in places:
@@ -68,7 +68,7 @@ def _list_values(site: Site, asked: Asked) -> TemplateValues:
     return {
         "asked": asked,
         "counts": statuses,
-        "total": sum(counts.values()),
+        "total": sum(found.values()),
         "places": places,
         "elsewhere": elsewhere[:MOST_ELSEWHERE],
         "kept": kept,

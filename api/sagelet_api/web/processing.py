@@ -44,12 +44,12 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("")
     def listed() -> str:
         """Shows the newest jobs. `?q=`: part of the name. `?status=`: only these."""
-        here, status = account_region(), request.args.get("status", "")
-        counts = site.engine.processing.counts(here.account, here.region)
+        here, status, text = account_region(), request.args.get("status", ""), request.args.get("q", "")
+        counts = site.engine.processing.counts(here.account, here.region, text)
         query = JobQuery(
             here.account,
             here.region,
-            name_contains=request.args.get("q") or None,
+            name_contains=text or None,
             status=JobStatus(status) if status in [one.value for one in JobStatus] else None,
             ascending=False,
             limit=MOST,
@@ -61,7 +61,7 @@ def blueprint(site: Site) -> "Blueprint":
             more=page.next is not None,
             counts=[(one.value, counts.get(one.value, 0)) for one in JobStatus],
             total=sum(counts.values()),
-            text=request.args.get("q", ""),
+            text=text,
             status=status,
         )
 

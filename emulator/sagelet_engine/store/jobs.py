@@ -186,10 +186,10 @@ class Store(Database):
         """Returns the number of jobs by TrainingJobStatus."""
         return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
 
-    def counts_of(self, account: str, region: str, kind: JobKind) -> dict[str, int]:
-        """Returns the number of jobs of a kind of an account in a region, by status."""
-        where, which = "WHERE account = ? AND region = ? AND kind = ?", (account, region, kind.value)
-        return dict(self._rows(f"SELECT status, count(*) FROM jobs {where} GROUP BY status", which))
+    def counts_of(self, query: JobQuery | JobSearch) -> dict[str, int]:
+        """Returns the number of jobs on all pages of a list or a search, by status."""
+        counted = sql_search.counts(query) if isinstance(query, JobSearch) else sql_pages.counts(query)
+        return dict(self._rows(*counted))
 
     def places(self) -> list[tuple[str, str]]:
         """Returns every account and region that has jobs."""

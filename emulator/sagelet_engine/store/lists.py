@@ -19,14 +19,18 @@ def page(query: JobQuery, kind: str) -> tuple[str, tuple[Any, ...]]:
     of that column.
     """
     column = _SORT_COLUMNS[query.sort_by]
-    filters = [(clause, value) for clause, value in _filters(query, kind) if value is not None]
-    where = " AND ".join(clause for clause, _ in filters)
-    parameters = [value for _, value in filters]
+    where, parameters = _where(query, kind)
     order, beyond = ("ASC", ">") if query.ascending else ("DESC", "<")
     if query.after is not None:
         where += f" AND ({column}, id) {beyond} (?, ?)"
         parameters += [query.after.value, query.after.job_id]
     return f"WHERE {where} ORDER BY {column} {order}, id {order} LIMIT ?", (*parameters, query.limit + 1)
+
+
+def counts(query: JobQuery) -> tuple[str, list[Any]]:
+    """Returns SQL for rows of (status, number of all jobs with it), whatever the page, and its parameters."""
+    where, parameters = _where(query, query.kind.value)
+    return f"SELECT status, count(*) FROM jobs WHERE {where} GROUP BY status", parameters
 
 
 def cut(jobs: list[Record], query: JobQuery) -> JobPage[Record]:
@@ -44,6 +48,11 @@ def _cursor(job: Record, sort_by: SortBy) -> Cursor:
         SortBy.STATUS: job.status.value,
     }
     return Cursor(values[sort_by], job.id)
+
+
+def _where(query: JobQuery, kind: str) -> tuple[str, list[Any]]:
+    filters = [(clause, value) for clause, value in _filters(query, kind) if value is not None]
+    return " AND ".join(clause for clause, _ in filters), [value for _, value in filters]
 
 
 def _filters(query: JobQuery, kind: str) -> list[tuple[str, Any]]:

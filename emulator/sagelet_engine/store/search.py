@@ -101,6 +101,12 @@ def count(query: JobSearch, searched: Searched = TRAINING_JOBS) -> Sql:
     return Sql(f"SELECT count(*) FROM ({found.text})", found.parameters)
 
 
+def counts(query: JobSearch, searched: Searched = TRAINING_JOBS) -> Sql:
+    """Returns SQL for rows of (status, number of all matches with it)."""
+    rows = _Writer(searched).rows(query)
+    return Sql(f"SELECT status, count(*) FROM {rows.text} GROUP BY status", rows.parameters)
+
+
 @dataclass(frozen=True)
 class _Writer:
     """Writes the conditions on records of one kind."""
@@ -108,12 +114,14 @@ class _Writer:
     searched: Searched
 
     def found(self, query: JobSearch) -> Sql:
-        sort, where = self._sort_value(query.sort_by), self._group(query.where, 0)
+        sort, rows = self._sort_value(query.sort_by), self.rows(query)
+        return Sql(f"SELECT id, {sort.text} AS value FROM {rows.text}", (*sort.parameters, *rows.parameters))
+
+    def rows(self, query: JobSearch) -> Sql:
+        """Returns the table and the condition on its rows."""
+        where = self._group(query.where, 0)
         rows = f"{self.searched.table} WHERE {self.searched.where} AND account = ? AND region = ?"
-        return Sql(
-            f"SELECT id, {sort.text} AS value FROM {rows} AND {where.text}",
-            (*sort.parameters, query.account, query.region, *where.parameters),
-        )
+        return Sql(f"{rows} AND {where.text}", (query.account, query.region, *where.parameters))
 
     def _sort_value(self, wanted: Property) -> Sql:
         value = self._value(wanted.segments[-1], wanted, None)

@@ -62,6 +62,27 @@ def test_searched_filtered_and_sorted(world: ApiWorld) -> None:
     assert names(world.page("/?account=999999999999").data.decode()) == []
 
 
+def test_chips_count_what_the_search_leaves(world: ApiWorld) -> None:
+    def chips(query: str) -> dict[str, int]:
+        """Returns the chips that count any job."""
+        text = world.page(f"/?{query}").data.decode()
+        found = re.findall(r"> ?(\w+) <b>(\d+)</b></a>", text)
+        return {name: int(count) for name, count in found if count != "0"}
+
+    for name, epochs, code in (("Bert-1", "1", 0), ("bert-2", "2", 1), ("resnet", "2", 1)):
+        world.create(name, HyperParameters={"epochs": epochs})
+        world.host(name).end(code)
+        world.ended(name)
+    assert chips("") == {"All": 3, "Completed": 1, "Failed": 2}
+    bert = {"All": 2, "Completed": 1, "Failed": 1}
+    assert chips("q=BERT") == bert
+    # A chip counts what a click on it shows, whichever is chosen.
+    assert chips("q=BERT&status=Failed") == bert
+    assert chips("q=HyperParameters.epochs%3D2") == {"All": 2, "Failed": 2}
+    assert chips("q=HyperParameters.epochs%3D2+bert&status=Completed") == {"All": 1, "Failed": 1}
+    assert chips("q=nothing") == {}
+
+
 @pytest.mark.parametrize("query", ["q=NoSuchProperty%3D1", "token=nonsense", "token=WzFd&q=HyperParameters.a%3D1"])
 def test_what_cannot_be_asked_is_said_in_words(world: ApiWorld, query: str) -> None:
     shown = world.page(f"/?{query}")

@@ -56,6 +56,12 @@ def test_the_list_has_processing_jobs_alone_and_is_linked_from_every_page(world:
     assert names(text(world, f"{PAGE}?q=FIRST")) == ["first"]
     assert names(text(world, f"{PAGE}?status=Failed")) == ["second"]
     assert "No processing job matches" in text(world, f"{PAGE}?q=none")
+    # The chips count what the search leaves, and lead to it.
+    chips = re.findall(r'<a href="([^"]*)"[^>]*>(\w+) <b>(\d+)</b>', text(world, f"{PAGE}?q=FIRST"))
+    counted = {title: int(count) for _, title, count in chips if count != "0"}
+    assert counted == {"All": 1, "Completed": 1}
+    (failed,) = [link.replace("&amp;", "&") for link, title, _ in chips if title == "Failed"]
+    assert names(text(world, failed)) == []
     front = text(world, "/")
     assert names(front) == ["training"]
     assert f'href="{PAGE}"' in front

@@ -1,6 +1,7 @@
 """The command line: options, their environment variables, and errors as one line that names the setting."""
 
 import json
+import socket
 import threading
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -139,6 +140,41 @@ def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, options: Sequ
     error = result.output.splitlines()[-1]
     assert error.startswith("Error: ")
     assert named in error
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+def test_a_port_that_is_taken_leaves_no_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]
+) -> None:
+    def start(*_: Any) -> Any:
+        raise Started
+
+    monkeypatch.setattr("sagelet_api.cli.up.start_detached", start)
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        address = ("127.0.0.1", holder.getsockname()[1])
+        data = tmp_path / "new" / "data"
+        options = ("--runtime", "process", "--port", str(address[1]), "--data", str(data))
+        result = run("up", *words, *options)
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{address[1]} is in use by process " in result.output
+    assert "choose another port with --port (SAGELET_PORT)" in result.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_port_that_is_taken_leaves_an_existing_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = str(holder.getsockname()[1])
+        result = run("up", "--runtime", "process", "--port", port, "--data", str(tmp_path / "empty"))
+    assert f"127.0.0.1:{port} is in use by process " in result.output
+    assert (tmp_path / "empty").is_dir()
+
+
+def test_an_address_of_no_machine_leaves_no_data_directory(tmp_path: Path) -> None:
+    result = run("up", "--runtime", "process", "--host", "192.0.2.1", "--auth", "--data", str(tmp_path / "data"))
+    assert result.exit_code == 1
+    assert "Cannot listen on 192.0.2.1:4599 (--host, --port): " in result.output
+    assert not (tmp_path / "data").exists()
 
 
 def test_allowed_hosts_are_options_or_one_variable(started: list[Settings], tmp_path: Path) -> None:

@@ -177,14 +177,47 @@ def test_wait_tells_by_its_exit_code(three: ApiWorld, sagelet: Sagelet) -> None:
     assert sagelet("wait", "done").exit_code == 0
     failed = sagelet("wait", "done", "broken")
     assert failed.exit_code == 3
-    assert failed.stdout.startswith(
-        "done: Completed; trained 0 s, billable 0 s; s3://out/models/done/output/model.tar.gz\n"
-    )
+    assert failed.stdout.startswith("done: Completed; trained 0 s, billable 0 s; it left no model\nbroken: Failed; ")
     late = sagelet("wait", "running", "--timeout", "0.05")
     assert (late.exit_code, late.stdout) == (5, "running: still InProgress (Training)\n")
     assert late.stderr == "running: Training\n"
     (told,) = json.loads(sagelet("wait", "done", "--json").stdout)
     assert told["TrainingJobStatus"] == "Completed"
+
+
+def test_commands_name_only_a_model_that_is_there(three: ApiWorld, sagelet: Sagelet) -> None:
+    def said(name: str) -> str:
+        return sagelet("wait", name).stdout.rstrip().split("; ")[2]
+
+    def shown(name: str) -> list[str]:
+        lines = sagelet("describe", name).stdout.splitlines()
+        return [line.partition("\t")[2] for line in lines if line.startswith("Model\t")]
+
+    none = "none: nothing was saved in SM_MODEL_DIR, or it was deleted"
+    assert (said("done"), shown("done"), shown("broken")) == ("it left no model", [none], [])
+    s3 = three.client("s3")
+    s3.create_bucket(Bucket="out")
+    # Its name only begins with the model's.
+    s3.put_object(Bucket="out", Key="models/done/output/model.tar.gz.sha256", Body=b"1")
+    assert (said("done"), shown("done")) == ("it left no model", [none])
+    for name in ("done", "broken"):
+        s3.put_object(Bucket="out", Key=f"models/{name}/output/model.tar.gz", Body=b"1")
+        uri = f"s3://out/models/{name}/output/model.tar.gz"
+        assert (said(name), shown(name)) == (uri, [uri])
+    three.create("files", OutputDataConfig={"S3OutputPath": "s3://out/models", "CompressionType": "NONE"})
+    three.host("files").end(0)
+    three.ended("files")
+    assert said("files") == "it left no model"
+    s3.put_object(Bucket="out", Key="models/files/output/model/model.pt", Body=b"1")
+    assert said("files") == "s3://out/models/files/output/model/"
+
+
+def test_a_bucket_of_another_account_changes_no_exit_code(three: ApiWorld, sagelet: Sagelet) -> None:
+    three.client("s3", account="000000000002").create_bucket(Bucket="out")
+    waited = sagelet("wait", "done")
+    assert waited.exit_code == 0
+    assert waited.stdout.endswith("; whether s3://out/models/done/output/model.tar.gz is there: AccessDenied\n")
+    assert sagelet("describe", "done").exit_code == 0
 
 
 def test_stop_then_wait_then_delete(three: ApiWorld, sagelet: Sagelet) -> None:

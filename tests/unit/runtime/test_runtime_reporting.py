@@ -51,6 +51,36 @@ def test_steps_that_compile_are_no_measure_of_the_others(clock: Clock) -> None:
     assert (found["samples_per_second"], found["steady_input_wait_seconds"]) == (4.0, 0.25)
 
 
+def test_the_first_step_begins_with_the_models_call_if_no_batch_came(clock: Clock) -> None:
+    timed, of_batches = steps.Steps(), steps.Steps()
+    of_batches.about_to_begin()
+    for _ in range(2):  # The second call is that of a second model, or of another part of the batch.
+        clock.now += 2
+        timed.begins_at_latest()
+        of_batches.begins_at_latest()
+    clock.now += 1
+    for one in (timed, of_batches):
+        one.optimizer_steps += 1
+        one.step_ended()
+    assert (timed.first_seconds, of_batches.first_seconds) == (3.0, 5.0)
+
+
+def test_a_forked_worker_knows_its_first_step(clock: Clock) -> None:
+    recorder = Recorder(0)
+    recorder.steps.about_to_begin()
+    recorder.steps.optimizer_steps += 1
+    recorder.steps.step_ended()
+    clock.now += 10
+    recorder.forked()
+    recorder.steps.about_to_begin()
+    clock.now += 2
+    recorder.use()
+    recorder.steps.optimizer_steps += 1
+    recorder.steps.step_ended()
+    found = recorder.document()
+    assert (found["steps"], found["first_step_seconds"]) == (1, 2.0)
+
+
 def test_graphs_between_two_optimizer_steps_are_one_step(clock: Clock) -> None:
     """Gradient accumulation; and graphs before the training began."""
     timed = steps.Steps()

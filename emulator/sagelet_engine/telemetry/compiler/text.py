@@ -16,7 +16,7 @@ def summary(report: CompilerReport) -> str:
     compiled = _compiled(total, by_inductor=by_inductor, several=several)
     parts = [f"{who}{compiled} in {duration(total.compile_seconds)}{_steps(total)}"]
     if total.steps:
-        parts.append(f"{total.steps} steps, the first {known(total.first_step_seconds)}{_steady(total)}")
+        parts.append(_took(total))
     elif total.optimizer_steps > 1:
         parts.append(f"{total.optimizer_steps} optimizer steps, but no graph was ended (torch_xla.sync)")
     if total.samples_per_second:
@@ -92,5 +92,11 @@ def _steps(total: Figures) -> str:
     return f" ({word} {named}{f' and {more} more' if more else ''})"
 
 
-def _steady(total: Figures) -> str:
-    return f", steady {duration(total.steady_step_seconds)}" if total.steady_step_seconds else ""
+def _took(total: Figures) -> str:
+    """Returns how many steps there were, and what is known of their times."""
+    parts = [f"{total.steps} step{'' if total.steps == 1 else 's'}"]
+    if total.first_step_seconds:
+        parts.append(f"the first {duration(total.first_step_seconds)}")
+    if total.steady_step_seconds:
+        parts.append(f"steady {duration(total.steady_step_seconds)}")
+    return ", ".join(parts)

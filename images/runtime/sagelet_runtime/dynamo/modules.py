@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,8 @@ class _Calls(threading.local):
 
 
 _calls = _Calls()
+#: Called before each call of an outermost module that holds parameters.
+_observers: list[Callable[[], None]] = []
 #: True once the script has said that its model is not to be compiled.
 _left_alone = threading.Event()
 
@@ -35,6 +37,11 @@ def leave_alone(why: str) -> None:
     """Compiles no further module in this process, because the script says so."""
     _left_alone.set()
     say_once(f"Inductor leaves the model alone: {why}")
+
+
+def observe(observer: Callable[[], None]) -> None:
+    """Calls `observer` from now on before each call of a model."""
+    _observers.append(observer)
 
 
 def install(torch: Any, options: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -50,6 +57,8 @@ def install(torch: Any, options: Mapping[str, Any] = MappingProxyType({})) -> No
         if _calls.inside or not _is_model(torch, self):
             return original(self, *args, **kwargs)
         _compile(self, options)
+        for observer in _observers:
+            observer()
         _calls.inside = True
         try:
             return original(self, *args, **kwargs)

@@ -12,11 +12,13 @@ from typing import Any
 from sagelet_runtime.base import import_hook
 from sagelet_runtime.base.variables import INDUCTOR
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.dynamo import modules
 from sagelet_runtime.dynamo.compilations import CALLBACKS
 from sagelet_runtime.inductor.counters import OUTPUT, Counters
 from sagelet_runtime.reporting import inputs, memory, stepping
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
+from sagelet_runtime.reporting.untraced import untraced
 from sagelet_runtime.reporting.writer import DIRECTORY, Writer
 
 
@@ -40,6 +42,12 @@ def install(torch: Any) -> None:
             known |= counters.document()
         return {**recorder.document(), **known}
 
+    @untraced
+    def called() -> None:
+        # An evaluation has no gradients, and no step begins with it.
+        if torch.is_grad_enabled():
+            recorder.steps.begins_at_latest()
+
     writer = Writer(Path(directory), recorder, document)
 
     def after() -> None:
@@ -47,6 +55,8 @@ def install(torch: Any) -> None:
         recorder.steps.step_ended(0 if counters is None else counters.compiles)
         writer.write_if_due()
 
+    if counters is not None:
+        modules.observe(called)
     inputs.install(torch, batches)
     stepping.install(recorder, after)
     writer.install()

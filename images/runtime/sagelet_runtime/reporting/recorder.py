@@ -52,13 +52,13 @@ class Recorder:
 
     def forked(self) -> None:
         """Called in a new child process. A data loader's worker reports nothing. A training process counts from 0."""
+        self._begin()
         self.inherited = True
+        self.started_ms = time.time_ns() // 1_000_000
 
     def use(self) -> None:
         """Notes that this process trains, or is about to."""
-        if self.inherited:
-            self._begin()
-            self.started_ms = time.time_ns() // 1_000_000
+        self.inherited = False
         if not self._used:
             self._used = True
             if self._in_use is not None:

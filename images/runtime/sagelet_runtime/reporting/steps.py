@@ -64,6 +64,11 @@ class Steps:
         if self.steps == 0 and self.optimizer_steps == 0:
             self._began = time.perf_counter()
 
+    def begins_at_latest(self) -> None:
+        """Sets the start of the first step to now if nothing has set it. Called when a model is."""
+        if self._began is None:
+            self._began = time.perf_counter()
+
     def graph_ended(self, compiles: int) -> None:
         """Notes the end of a graph. `compiles`: the number of programs compiled so far.
 
