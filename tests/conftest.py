@@ -3,6 +3,7 @@
 With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing program fails the run at once.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -149,6 +150,15 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "slurm": missing_slurm,
     **{marker_of(version): partial(missing_python, version) for version in VERSIONS},
 }
+
+
+# The tests and what they import stay until the end: Python need not look for garbage in them.
+gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ AWS's toolkit does the work. This module adds what the toolkit lacks: the script
 stop request reaches the script, and orphans are reaped if this is process 1.
 """
 
+import gc
 import io
 import os
 import sys
@@ -23,8 +24,12 @@ def main() -> None:
     _forget_working_directory()
     os.environ.setdefault("SAGEMAKER_TRAINING_MODULE", FRAMEWORK_MODULE)
 
+    # What is imported stays. Python would look for garbage in it while it is imported, and once more at the end.
+    gc.disable()
     from sagemaker_training.cli.train import main as toolkit_main
 
+    gc.freeze()
+    gc.enable()
     output_relay.install()
     compiler_faults.install()
     toolkit_main()

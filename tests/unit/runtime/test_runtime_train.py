@@ -43,6 +43,23 @@ def test_threads_leave_the_cpus_to_other_jobs_soon(
     assert f"looks {expected}" in host.run().log.splitlines()
 
 
+#: A toolkit that says how Python collects garbage while the toolkit works.
+COLLECTOR = """
+import gc, sys, types
+toolkit = types.ModuleType("sagemaker_training.cli.train")
+toolkit.main = lambda: print(gc.isenabled(), gc.get_freeze_count() > 10_000)
+sys.modules[toolkit.__name__] = toolkit
+from sagelet_runtime.train import main
+main()
+"""
+
+
+def test_garbage_is_collected_but_not_looked_for_in_what_was_imported() -> None:
+    program = [sys.executable, "-c", COLLECTOR]
+    said = subprocess.run(program, env=os.environ | {"PYTHONPATH": str(RUNTIME)}, capture_output=True, text=True)
+    assert said.stdout.split() == ["True", "True"], said.stderr
+
+
 def test_lines_come_out_whole_and_exact(host: TrainingHost) -> None:
     host.environment["PYTHONUNBUFFERED"] = "1"
     host.script(
