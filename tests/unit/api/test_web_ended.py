@@ -1,0 +1,46 @@
+"""What has ended brings nothing more, so no page of it says `yet`."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.web import PREFIX
+from sagelet_engine.model.job import JobKey, JobKind
+from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.processing import processing_request
+from support.world import until
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as opened:
+        opened.objects.put("b", "k", b"1")
+        yield opened
+
+
+def says_yet(world: ApiWorld, path: str) -> bool:
+    answer = world.page(f"{PREFIX}{path}")
+    assert answer.status == 200
+    return re.search(r"\byet\b", answer.data.decode()) is not None
+
+
+@pytest.mark.parametrize("tab", ["", "/log", "/artifacts"])
+def test_of_a_training_job(world: ApiWorld, tab: str) -> None:
+    world.create("silent")
+    assert says_yet(world, f"/jobs/silent{tab}")
+    until(lambda: world.job("silent").launched)
+    world.host("silent").end(1)
+    until(lambda: world.job("silent").terminal)
+    assert not says_yet(world, f"/jobs/silent{tab}")
+
+
+def test_of_a_processing_job(world: ApiWorld) -> None:
+    world.sagemaker.create_processing_job(**processing_request("silent"))
+    assert says_yet(world, "/processing/silent")
+    key = JobKey(ACCOUNT, REGION, "silent", JobKind.PROCESSING)
+    until(lambda: world.runtime.hosts.get(f"{world.engine.processing.get(key).id}/algo-1")).end(1)
+    until(lambda: world.engine.processing.get(key).terminal)
+    assert not says_yet(world, "/processing/silent")
