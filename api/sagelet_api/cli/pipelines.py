@@ -139,7 +139,7 @@ def steps(execution: str, as_json: bool, server: Server) -> None:
         return
     show_rows(_STEPS, found)
     if not found:
-        click.echo(f"no step of {_name_of(arn)} has begun yet", err=True)
+        click.echo(f"no step of {_name_of(arn)} has begun", err=True)
 
 
 @pipelines.command()

@@ -62,7 +62,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
         with known_job(name) as key:
             report = engine.reports.compiler(key)
         if report is None:
-            raise NotFound(f"No worker of {name} has reported yet: a report begins with a worker's first training step")
+            raise NotFound(f"No worker of {name} has reported: a report begins with a worker's first training step")
         return report.to_json()
 
     return routes

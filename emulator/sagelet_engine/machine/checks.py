@@ -170,9 +170,9 @@ def check_cpu_plugin(plugin: str) -> Check:
 
 def check_runtimes(image: Check, packages: Check) -> Check:
     if image.good:
-        return Check("runtime", True, "jobs run in containers (--runtime docker)")
+        return Check("runtime", True, "by default jobs run in containers (--runtime docker)")
     if packages.good:
-        return Check("runtime", True, "jobs run as processes (--runtime process)")
+        return Check("runtime", True, "by default jobs run as processes (--runtime process)")
     remedy = " or ".join(part for part in (image.remedy, packages.remedy) if part)
     return Check("runtime", False, "nothing here can run a job: neither the image nor the packages", remedy)
 

@@ -56,7 +56,7 @@ def test_over_http_while_the_job_runs(world: ApiWorld) -> None:
     start(world, "one")
     status, answer = get(world, "one")
     assert status == 404
-    assert "No worker of one has reported yet" in answer["message"]
+    assert "No worker of one has reported: a report begins" in answer["message"]
     start(world, "two", WORKER, {**WORKER, "compile_seconds": 14.0})
     status, answer = get(world, "two")
     assert status == 200

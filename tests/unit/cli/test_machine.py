@@ -44,6 +44,8 @@ def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
     assert (nothing.good, nothing.needed) == (False, True)
     assert nothing.remedy == f"{absent.remedy} or `sagelet install-torch`"
     assert checks.check_runtimes(absent, checks.check_packages([])).good
+    # A server that runs may have been given another runtime.
+    assert checks.check_runtimes(absent, checks.check_packages([])).found.startswith("by default jobs run as processes")
 
 
 def test_xlas_client_on_cpus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
