@@ -131,6 +131,7 @@ def test_variables_reach_the_server_and_options_win(started: list[Settings], tmp
         (["--data", "/proc/no/such"], "--data"),
         (["--data", "/etc/hostname"], "--data"),
         (["--host", "256.0.0.1", "--port", "0"], "--host"),
+        *((["--host", name, "--auth", "--port", "0"], "--host") for name in ("", "a..b", "a" * 64, "[::1]")),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, options: Sequence[str], named: str) -> None:
