@@ -130,6 +130,7 @@ def test_variables_reach_the_server_and_options_win(started: list[Settings], tmp
         (["--image-rules", "/nowhere.toml"], "--image-rules"),
         (["--data", "/proc/no/such"], "--data"),
         (["--data", "/etc/hostname"], "--data"),
+        (["--data", f"/{'a' * 300}"], "--data"),
         (["--host", "256.0.0.1", "--port", "0"], "--host"),
         *((["--host", name, "--auth", "--port", "0"], "--host") for name in ("", "a..b", "a" * 64, "[::1]")),
     ],
