@@ -115,9 +115,13 @@ def test_without_inductors_cache_each_process_tries(
         assert tried.passes == []
 
 
-def test_a_disk_that_takes_no_file_is_no_fault(tmp_path: Path, vector_units_of: Callable[..., VecISA]) -> None:
+@pytest.mark.parametrize("name", ["file", "too-long" * 32])
+def test_a_disk_that_takes_no_file_is_no_fault(
+    tmp_path: Path, vector_units_of: Callable[..., VecISA], name: str
+) -> None:
+    """A directory of another user is such a one, too: it cannot even be looked at."""
     (tmp_path / "file").touch()
-    assert vector_units_of(tmp_path / "file", True).check_build("code") is True
+    assert vector_units_of(tmp_path / name, True).check_build("code") is True
 
 
 def test_the_report_says_what_the_cache_did() -> None:
