@@ -99,6 +99,16 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def _check_host(host: str) -> None:
+    """Raises SettingsError for an empty name, and for parts that no name has: empty, or of more than 63 characters."""
+    try:
+        is_name = bool(host.encode("idna"))
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise SettingsError(f"--host {host}: must be an address or a host name (SAGELET_HOST)")
+
+
 def _check_host_name(name: str) -> None:
     """Raises SettingsError if it is not a host name: a URL, a port, a pattern, the address of all interfaces."""
     try:
@@ -171,6 +181,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"--port {self.port}: must be between 0 and 65535")
+        _check_host(self.host)
         for name in self.allowed_hosts:
             _check_host_name(name)
         if self.max_jobs < 1:

@@ -17,7 +17,7 @@ from sagelet_engine.base import held_files, json_files
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.model.runtime import WARM_POOL_CACHE, Handle, Mount
-from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.node import host_files, host_shim
 from sagelet_engine.runtimes.process import runtime
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
@@ -134,6 +134,29 @@ def test_a_host_that_does_not_end_is_not_forgotten(process_host: Harness, monkey
         assert process_host.runtime.find(process_host.jobs[0]) == [handle]
     finally:
         os.kill(shim_of(handle), signal.SIGCONT)
+
+
+def test_nothing_runs_on_if_the_shim_dies_while_the_host_is_reaped(process_host: Harness) -> None:
+    handle = process_host.start("sleep 600 & echo ready; wait")
+    process_host.read_until(handle, "ready")
+    shim = shim_of(handle)
+    processes = host_files.descendants(shim)
+    # It does not see the request to kill before it dies.
+    os.kill(shim, signal.SIGSTOP)
+    wait_for("the shim to stop", lambda: "State:\tT" in Path(f"/proc/{shim}/status").read_text())
+    with ThreadPoolExecutor(1) as pool:
+        reaped = pool.submit(process_host.runtime.reap, process_host.jobs[0])
+        wait_for("the request to kill", lambda: _has_pending(shim, host_shim.FORCE))
+        os.kill(shim, signal.SIGKILL)
+        reaped.result(60)
+    assert len(processes) == 2
+    assert [one for one in processes if is_alive(one)] == []
+
+
+def _has_pending(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (pending,) = (line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:"))
+    return bool(int(pending, 16) >> (number - 1) & 1)
 
 
 def test_leased_gpus_are_the_visible_ones(process_host: Harness) -> None:

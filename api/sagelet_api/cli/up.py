@@ -59,8 +59,8 @@ def up(detach: bool, log_level: str, as_json: bool, context_name: str | None, **
         raise click.UsageError("--json goes with --detach")
     options["data"] = directory_to_serve(given_in(click.get_current_context()))
     settings = settings_of(**options)
-    if not settings.data.exists():
-        # A start that cannot succeed leaves no new directory behind.
+    # A start that cannot succeed leaves no new directory behind. Path.exists raises where nobody may look.
+    if not os.path.exists(settings.data):
         check_address(settings.host, settings.port)
     if not detach:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -18,10 +18,11 @@ class Signing(NamedTuple):
 
 
 class Models(NamedTuple):
-    """What reads botocore's models of services."""
+    """What reads botocore's models of services, and what it raises for a service that botocore does not have."""
 
     Loader: Any
     ServiceModel: Any
+    DataNotFoundError: Any
 
 
 def _load_signing() -> Signing:
@@ -34,10 +35,11 @@ def _load_signing() -> Signing:
 
 
 def _load_models() -> Models:
+    from botocore.exceptions import DataNotFoundError
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
-    return Models(Loader, ServiceModel)
+    return Models(Loader, ServiceModel, DataNotFoundError)
 
 
 signing = Late(_load_signing)
@@ -45,10 +47,16 @@ models = Late(_load_models)
 
 
 def model_data(name: str) -> Any:
-    """Returns the JSON of botocore's model of a service: `metadata`, `operations`, `shapes`."""
+    """Returns the JSON of botocore's model of a service: `metadata`, `operations`, `shapes`.
+
+    The service has no operations if this botocore does not know it. Releases drop services that AWS closes.
+    """
     loader = models().Loader()
-    # botocore's own way to load one first looks at the directories of all (40 ms).
-    version = loader.determine_latest_version(name, "service-2")
+    try:
+        # botocore's own way to load one first looks at the directories of all (40 ms).
+        version = loader.determine_latest_version(name, "service-2")
+    except models().DataNotFoundError:
+        return {"metadata": {}, "operations": {}, "shapes": {}}
     return loader.load_data(f"{name}/{version}/service-2")
 
 

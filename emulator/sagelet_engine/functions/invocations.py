@@ -116,9 +116,14 @@ class Invocations:
             log_tail = self._tails.get(invocation, b"")
             return Invoked(outcome, request_id, function.version, function.timeout_seconds, log_tail)
         finally:
-            self.forget(invocation)
-            with self._guard:
-                self._waited.discard(invocation)
+            try:
+                self.forget(invocation)
+            except (RuntimeUnavailable, removal.DirectoryStays) as error:
+                # Its result counts all the same. The next server that starts removes it.
+                log.warning("a function's host or files are left: %s", error)
+            finally:
+                with self._guard:
+                    self._waited.discard(invocation)
 
     def has(self, invocation: str) -> bool:
         return (self._root / invocation / NOTE).exists()

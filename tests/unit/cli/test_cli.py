@@ -130,7 +130,9 @@ def test_variables_reach_the_server_and_options_win(started: list[Settings], tmp
         (["--image-rules", "/nowhere.toml"], "--image-rules"),
         (["--data", "/proc/no/such"], "--data"),
         (["--data", "/etc/hostname"], "--data"),
+        (["--data", f"/{'a' * 300}"], "--data"),
         (["--host", "256.0.0.1", "--port", "0"], "--host"),
+        *((["--host", name, "--auth", "--port", "0"], "--host") for name in ("", "a..b", "a" * 64, "[::1]")),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, options: Sequence[str], named: str) -> None:

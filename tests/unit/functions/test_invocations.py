@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.functions.invocations import Invocations
 from sagelet_engine.model.functions import Function, FunctionNotFound, Outcome, invocation_id
 from sagelet_engine.runtimes.node import host_files
@@ -212,3 +213,23 @@ def test_a_missing_function_leaves_nothing(make: Callable[[], Invocations], tmp_
     with pytest.raises(FunctionNotFound):
         make().begin(ID, "1", "r", "nobody", "{}")
     assert not (tmp_path / "functions").exists()
+
+
+def test_a_function_that_cannot_be_removed_has_its_result_and_is_waited_for_no_longer(
+    make: Callable[[], Invocations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a request waits for is left alone, so it would stay for good."""
+
+    def fail(_runtime: ProcessRuntime, job_id: str) -> None:
+        asked.append(job_id)
+        raise RuntimeUnavailable("it does not end")
+
+    asked: list[str] = []
+    invocations = make()
+    with monkeypatch.context() as changed:
+        changed.setattr(ProcessRuntime, "reap", fail)
+        outcome = invocations.invoke("1", "r", "f.echo", '"event"', "request").outcome
+    assert json.loads(outcome.payload or "")["event"] == "event"
+    assert [invocations.is_waited_for(one) for one in asked] == [False]
+    invocations.sweep(())
+    assert not invocations.has(asked[0])

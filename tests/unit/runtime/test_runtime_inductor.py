@@ -1,6 +1,6 @@
 """What a job that Inductor compiles is given, and what is made of Dynamo's records. Without torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,9 +115,13 @@ def test_without_inductors_cache_each_process_tries(
         assert tried.passes == []
 
 
-def test_a_disk_that_takes_no_file_is_no_fault(tmp_path: Path, vector_units_of: Callable[..., VecISA]) -> None:
+@pytest.mark.parametrize("name", ["file", "too-long" * 32])
+def test_a_disk_that_takes_no_file_is_no_fault(
+    tmp_path: Path, vector_units_of: Callable[..., VecISA], name: str
+) -> None:
+    """A directory of another user is such a one, too: it cannot even be looked at."""
     (tmp_path / "file").touch()
-    assert vector_units_of(tmp_path / "file", True).check_build("code") is True
+    assert vector_units_of(tmp_path / name, True).check_build("code") is True
 
 
 def test_the_report_says_what_the_cache_did() -> None:
@@ -188,6 +192,27 @@ def test_dynamos_errors_do_not_end_the_script_unless_the_user_says_so(monkeypatc
     monkeypatch.setenv(faults.SUPPRESS, "")
     faults.install(users)
     assert not users.suppress_errors
+
+
+def test_a_models_call_is_seen_before_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call loads Dynamo, which takes seconds. They are part of the first step."""
+
+    class Module:
+        def __call__(self) -> str:
+            seen.append("run")
+            return "output"
+
+        def parameters(self) -> Iterator[str]:
+            yield "weight"
+
+    seen: list[str] = []
+    never = SimpleNamespace(is_compiling=lambda: False, is_tracing=lambda: False)
+    monkeypatch.setattr(modules, "_observers", [])
+    monkeypatch.setattr(modules, "_compile", lambda *_: seen.append("compiled"))
+    modules.install(SimpleNamespace(nn=SimpleNamespace(Module=Module), compiler=never, jit=never))
+    modules.observe(lambda: seen.append("observed"))
+    assert Module()() == "output"
+    assert seen == ["observed", "compiled", "run"]
 
 
 @pytest.fixture

@@ -178,7 +178,8 @@ class ProcessRuntime:
             self.stop(handle, force=True)
         for handle in handles:
             self._await_end(handle)
-            # A shim that was killed could not remove them.
+            # A shim that was killed meanwhile could neither end its host nor remove the packages.
+            self.observe(handle)
             shutil.rmtree(Path(handle.ref, host_packages.DIRECTORY), ignore_errors=True)
         failpoint(Failpoint.BEFORE_REAP)
         shutil.rmtree(self._index(job_id), ignore_errors=True)

@@ -56,9 +56,9 @@ def install(torch: Any, options: Mapping[str, Any] = MappingProxyType({})) -> No
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _calls.inside or not _is_model(torch, self):
             return original(self, *args, **kwargs)
-        _compile(self, options)
         for observer in _observers:
             observer()
+        _compile(self, options)
         _calls.inside = True
         try:
             return original(self, *args, **kwargs)

@@ -33,10 +33,11 @@ def install(module: Any) -> None:
         # It names the compiler and torch. The user's own directory may be shared by machines.
         facts = [module._get_isa_dry_compile_fingerprint(self._arch_flags), str(self), code, cache.processor()]
         file = directory / hashlib.sha256("\n".join(facts).encode()).hexdigest()
-        if file.exists():
+        # Path.exists raises if the directory is another user's.
+        if os.path.exists(file):
             return True
         passed = bool(original(self, code))
-        # Where the disk is full or read-only, the next job tries again.
+        # Where the disk is full, read-only or another user's, the next job tries again.
         with suppress(OSError):
             if passed:
                 directory.mkdir(parents=True, exist_ok=True)
