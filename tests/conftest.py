@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
@@ -152,13 +152,18 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 }
 
 
-# The tests and what they import stay until the end: Python need not look for garbage in them.
-gc.disable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spares Python the search for garbage in the tests and what they import, which stay until the end.
 
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    gc.freeze()
-    gc.enable()
+    The process that deals tests to workers collects none, and must search as ever.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -152,7 +152,7 @@ def _signer(call: Call, environ: Environ, claim: Claim, secret: Secret, headers:
     class Signer(base):  # type: ignore[misc]
         """A signer of the headers that the client signed, instead of those that botocore would choose."""
 
-        def headers_to_sign(self, request: Any) -> Any:  # noqa: ARG002 - botocore's  # noqa: ARG002 - botocore's
+        def headers_to_sign(self, request: Any) -> Any:  # noqa: ARG002 - botocore's
             chosen = parts.HTTPHeaders()
             for name in claim.signed_headers:
                 if name in headers:

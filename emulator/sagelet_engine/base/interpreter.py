@@ -17,7 +17,7 @@ SWITCH_S = 0.0005
 
 
 def set_for_command() -> None:
-    """Call it first. Otherwise a third of a command's CPU time is Python's search for garbage in what was imported."""
+    """Call it first. Otherwise Python ends a command with a long search for garbage in all that was imported."""
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(gc.freeze)
 
