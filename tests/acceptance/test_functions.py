@@ -82,8 +82,9 @@ def invoke(functions: Any, name: str, event: Any = None, **asked: Any) -> tuple[
     return answer, json.loads(payload) if payload else None
 
 
-def test_an_answer_with_its_log(functions: Any, make: Callable[..., str]) -> None:
-    answer, payload = invoke(functions, make("f.echo"), {"a": 1}, LogType="Tail")
+def test_an_answer_with_its_log(server: SageletProcess, functions: Any, make: Callable[..., str]) -> None:
+    name = make("f.echo")
+    answer, payload = invoke(functions, name, {"a": 1}, LogType="Tail")
     request = answer["ResponseMetadata"]["RequestId"]
     assert payload == {"event": {"a": 1}, "request": request}
     assert (answer["StatusCode"], answer["ExecutedVersion"]) == (200, "$LATEST")
@@ -92,6 +93,11 @@ def test_an_answer_with_its_log(functions: Any, make: Callable[..., str]) -> Non
     assert first == f"START RequestId: {request} Version: $LATEST"
     assert rest == ["hello {'a': 1}"]
     assert last == f"END RequestId: {request}"
+    [whole] = server.client("logs").describe_log_streams(logGroupName=f"/aws/lambda/{name}")["logStreams"]
+    events = server.client("logs").get_log_events(
+        logGroupName=f"/aws/lambda/{name}", logStreamName=whole["logStreamName"], startFromHead=True
+    )["events"]
+    assert [event["message"] for event in events] == [first, *rest, last, report]
     fields = dict(field.split(": ") for field in report.removeprefix("REPORT ").split("\t"))
     assert fields["RequestId"] == request
     assert fields["Memory Size"] == "128 MB"

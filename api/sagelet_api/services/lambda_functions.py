@@ -5,7 +5,6 @@
 
 import base64
 import json
-import logging
 import tempfile
 import threading
 import time
@@ -26,8 +25,6 @@ from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, Invoked
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore
-
-_log = logging.getLogger(__name__)
 
 #: Bytes of a package in S3, at most.
 _MOST_CODE = 262_144_000
@@ -91,12 +88,16 @@ class RequestTooLarge(AwsError):
 
 
 class Runs(Protocol):
-    """Runs functions by account, region, and ARN or name. Both raise FunctionRefused."""
+    """Runs functions by account, region, and ARN or name. `check` and `invoke` raise FunctionRefused."""
 
     def check(self, account: str, region: str, arn: str) -> None: ...
 
     def invoke(self, account: str, region: str, arn: str, event: str, request_id: str) -> Invoked:
         """Raises RuntimeUnavailable."""
+        ...
+
+    def invoke_unattended(self, account: str, region: str, arn: str, event: str, request_id: str) -> None:
+        """As `invoke`, for a caller that does not wait. Raises nothing: the function's log says why it did not run."""
         ...
 
 
@@ -142,7 +143,7 @@ class LambdaRequests:
                 return send(call, Reply(204, b""), start)
             if kind == "Event":
                 later = (*work, event, call.request_id)
-                threading.Thread(target=self._invoke_quietly, args=later, name="invoke", daemon=True).start()
+                threading.Thread(target=self._runs.invoke_unattended, args=later, name="invoke", daemon=True).start()
                 return send(call, Reply(202, b""), start)
             invoked = self._runs.invoke(*work, event, call.request_id)
         except FunctionRefused as error:
@@ -152,12 +153,6 @@ class LambdaRequests:
         if invoked.outcome.fault:
             raise InternalFailure(invoked.outcome.message)
         return send(call, _reply(invoked, tail=tail), start)
-
-    def _invoke_quietly(self, account: str, region: str, arn: str, event: str, request_id: str) -> None:
-        try:
-            self._runs.invoke(account, region, arn, event, request_id)
-        except (FunctionRefused, RuntimeUnavailable) as error:
-            _log.warning("the function %s was not invoked: %s", arn, error)
 
     def _prepare(self, call: Call, environ: Environ) -> None:
         """Puts the code of S3 into a request, and checks the role."""

@@ -8,25 +8,25 @@ function runs again: at least once, as on AWS.
 import contextlib
 import json
 import logging
-import math
 import shutil
 import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base import json_files, nofollow
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavailable
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.data import removal
 from sagelet_engine.execution.ca_certificates import CA_FILE, write_authorities
 from sagelet_engine.functions import bootstrap
+from sagelet_engine.functions.invocation_log import LogLine, end_lines, in_order, printed_lines, tail_of
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.model.functions import LOG_TAIL, Function, FunctionRefused, Functions, Invoked, Outcome, owner_of
+from sagelet_engine.model.functions import LOG_GROUPS, Function, FunctionRefused, Functions, Invoked, Outcome, owner_of
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Observation, Runtime
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,6 @@ TASK, INPUT, OUTPUT = "task", "input", "output"
 GRACE_SECONDS = 60
 #: How often a function runs again whose host was lost. AWS tries an asynchronous invocation three times.
 MOST_RESTARTS = 2
-#: Lines of a function that go to CloudWatch Logs.
-MOST_LINES = 10_000
 #: Bytes of the file with the answer: the payload is a text of JSON in JSON.
 _MOST_ANSWER = 3 * bootstrap.LARGEST
 _MIB, _MIB_OF_A_CPU = 1024**2, 1769
@@ -54,8 +52,6 @@ _KILLED = 137
 _POLL_SECONDS = 0.01
 #: An exit code above it is that of a signal.
 _SIGNALLED = 128
-#: A larger number in an answer does not count.
-_MOST_NUMBER = 2**40
 
 
 class Invocations:
@@ -125,6 +121,16 @@ class Invocations:
                 with self._guard:
                     self._waited.discard(invocation)
 
+    def invoke_unattended(self, account: str, region: str, arn: str, event: str, request_id: str) -> None:
+        """Runs a function whose caller has its answer already. If it cannot run, its log says why."""
+        try:
+            self.invoke(account, region, arn, event, request_id)
+        except (FunctionRefused, RuntimeUnavailable) as error:
+            log.warning("the function %s was not invoked: %s", arn, error)
+            note = {"account": account, "region": region, "name": arn, **_log_of(arn)}
+            text = f"sagelet: the invocation {request_id} did not take place: {error}"
+            self._keep_log(note, [(self._clock.now_ms(), text)])
+
     def has(self, invocation: str) -> bool:
         return (self._root / invocation / NOTE).exists()
 
@@ -150,13 +156,11 @@ class Invocations:
             return None
         outcome = self._outcome(invocation, note, handles[0], seen)
         if outcome.fault and note["restarts"] < MOST_RESTARTS:
-            self._start_again(invocation, note, outcome)
+            self._start_again(invocation, note, handles[0], outcome)
             return None
-        lines = [*_first_lines(self._runtime, handles[0])]
-        lines += self._last_lines(invocation, note, handles[0], seen, outcome)
-        self._keep_log(note, lines)
+        lines = self._keep_log(note, self._lines(invocation, note, handles[0], seen, outcome))
         if self.is_waited_for(invocation):
-            self._tails[invocation] = "".join(f"{text}\n" for _, text in lines).encode()[-LOG_TAIL:]
+            self._tails[invocation] = tail_of(lines)
         self._outcomes[invocation] = outcome
         return outcome
 
@@ -286,45 +290,63 @@ class Invocations:
         """Returns what the bootstrap, or the function in its place, has written. Raises ValueError."""
         return nofollow.read_json(self._root / invocation / OPT_ML, f"{OUTPUT}/answer.json", _MOST_ANSWER)
 
-    def _last_lines(
+    def _lines(
         self, invocation: str, note: dict[str, Any], handle: Handle, seen: Observation, outcome: Outcome
-    ) -> list[tuple[int, str]]:
-        """Returns the lines with which Lambda itself ends the log of an invocation."""
-        found: Any = None
+    ) -> list[LogLine]:
+        """Returns the whole log of an invocation that has ended."""
+        answer: Any = None
         with contextlib.suppress(ValueError):
-            found = self._answer_of(invocation)
+            answer = self._answer_of(invocation)
         end_ms = self._clock.now_ms() if seen.finished_ms is None else seen.finished_ms
-        lasted = _number(found, "duration_ms")
-        report = _report(note, self._seconds_of(handle, seen) * 1000 if lasted is None else lasted, outcome)
-        memory = _number(found, "memory_kib")
-        if memory is not None:
-            report += f"\tMax Memory Used: {math.ceil(memory / 1024)} MB"
-        return [(end_ms, f"END RequestId: {note['request_id']}"), (end_ms, report + _status(outcome))]
+        ends = end_lines(note, outcome, answer, self._seconds_of(handle, seen) * 1000)
+        return in_order([*printed_lines(self._runtime, handle), *((end_ms, text) for text in ends)], end_ms)
 
     def _seconds_of(self, handle: Handle, seen: Observation | None = None) -> float:
         """Returns for how long a host has run."""
         end_ms = None if seen is None else seen.finished_ms
         return ((self._clock.now_ms() if end_ms is None else end_ms) - handle.started_ms) / 1000
 
-    def _start_again(self, invocation: str, note: dict[str, Any], outcome: Outcome) -> None:
+    def _start_again(self, invocation: str, note: dict[str, Any], handle: Handle, outcome: Outcome) -> None:
         log.warning("function %s runs again: %s", note["name"], outcome.message)
-        home = self._root / invocation
+        home, now_ms = self._root / invocation, self._clock.now_ms()
+        # Its output goes with its directory.
+        why = f"sagelet: the function runs again: {outcome.message}"
+        self._keep_log(note, in_order([*printed_lines(self._runtime, handle), (now_ms, why)], now_ms))
         # Counted first: a server that is killed meanwhile finds no host, and launches it.
         json_files.write_json(home / NOTE, {**note, "restarts": note["restarts"] + 1})
         self._runtime.reap(invocation)
         removal.remove_tree(home / RUN)
         self._launch(invocation)
 
-    def _keep_log(self, note: dict[str, Any], lines: list[tuple[int, str]]) -> None:
+    def _keep_log(self, note: dict[str, Any], lines: list[LogLine]) -> list[LogLine]:
+        """Puts lines into CloudWatch Logs. Returns what a reader of the log gets to see.
+
+        The result of the function counts whatever happens. If lines are refused, a line in their place says so.
+        """
+        where = (note["account"], note["region"], note["log_group"], note["log_stream"])
         try:
-            self._functions.keep_log(note["account"], note["region"], note["log_group"], note["log_stream"], lines)
+            self._functions.keep_log(*where, lines)
+            return lines
+        except Exception as error:
+            log.exception("the log of function %s was refused", note["name"])
+            refused = f"sagelet: {len(lines)} lines of this log were refused: {type(error).__name__}: {error}"
+        instead = [(self._clock.now_ms(), refused)]
+        try:
+            self._functions.keep_log(*where, instead)
         except Exception:
-            # moto's. The result of the function counts all the same.
-            log.exception("the log of function %s was not kept", note["name"])
+            # Then the tail that Invoke returns is the only place left.
+            log.exception("not even a line about it could be kept")
+        return [*lines, *instead]
+
+
+def _log_of(arn: str, version: str = "$LATEST") -> dict[str, str]:
+    """Returns group and stream of an invocation. `arn`: an ARN, a partial one or a name, with a version or without."""
+    name = arn.rpartition("function:")[2].partition(":")[0]
+    stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{version}]{uuid.uuid4().hex}"
+    return {"log_group": f"{LOG_GROUPS}{name}", "log_stream": stream}
 
 
 def _described(function: Function) -> dict[str, Any]:
-    stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{function.version}]{uuid.uuid4().hex}"
     return {
         "arn": function.arn,
         "name": function.name,
@@ -333,8 +355,7 @@ def _described(function: Function) -> dict[str, Any]:
         "handler": function.handler,
         "timeout_seconds": function.timeout_seconds,
         "memory_mib": function.memory_mib,
-        "log_group": function.log_group,
-        "log_stream": stream,
+        **_log_of(function.name, function.version),
     }
 
 
@@ -361,39 +382,3 @@ def _exited(code: int) -> str:
         return f"Runtime exited with error: exit status {code}"
     name = (signal.strsignal(code - _SIGNALLED) or f"signal {code - _SIGNALLED}").lower()
     return f"Runtime exited with error: signal: {name}"
-
-
-def _number(found: Any, name: str) -> float | None:
-    """Returns a number of the answer's file. The function may have written anything there."""
-    value = found.get(name) if isinstance(found, dict) else None
-    sound = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST_NUMBER
-    return float(value) if sound and value is not None else None
-
-
-def _report(note: dict[str, Any], lasted_ms: float, outcome: Outcome) -> str:
-    """Returns the REPORT line up to the memory that the function was given (developer guide, "Log format")."""
-    lasted_ms = note["timeout_seconds"] * 1000 if outcome.timed_out else lasted_ms
-    return (
-        f"REPORT RequestId: {note['request_id']}\tDuration: {lasted_ms:.2f} ms\t"
-        f"Billed Duration: {math.ceil(lasted_ms)} ms\tMemory Size: {note['memory_mib']} MB"
-    )
-
-
-def _status(outcome: Outcome) -> str:
-    if outcome.timed_out:
-        return "\tStatus: timeout"
-    ended = outcome.payload is None and outcome.stack is None
-    return f"\tStatus: error\tError Type: {outcome.error}" if ended else ""
-
-
-def _first_lines(runtime: Runtime, handle: Handle) -> Iterator[tuple[int, str]]:
-    count = 0
-    try:
-        for batch in runtime.lines(handle, None):
-            for line in batch:
-                yield line.time_ms, line.text
-                count += 1
-                if count == MOST_LINES:
-                    return
-    except (OutputTooLong, RuntimeUnavailable) as error:
-        log.warning("the end of a function's log is left out: %s", error)

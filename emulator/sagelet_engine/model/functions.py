@@ -8,6 +8,8 @@ from sagelet_engine.base.errors import SageletError
 
 #: Bytes of LogResult (API reference, Invoke).
 LOG_TAIL = 4096
+#: The beginning of the names of log groups.
+LOG_GROUPS = "/aws/lambda/"
 #: The beginning of the ids of invocations.
 _PREFIX = "function"
 
@@ -18,6 +20,10 @@ class FunctionRefused(SageletError):
 
 class FunctionNotFound(FunctionRefused):
     """The function does not exist."""
+
+
+class LogRefused(SageletError):
+    """CloudWatch Logs did not keep lines. The text says why."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,6 @@ class Function:
     #: The package, a zip file.
     code: bytes = field(repr=False)
 
-    @property
-    def log_group(self) -> str:
-        return f"/aws/lambda/{self.name}"
-
 
 class Functions(Protocol):
     """Where functions are kept: the API."""
@@ -56,7 +58,10 @@ class Functions(Protocol):
         ...
 
     def keep_log(self, account: str, region: str, group: str, stream: str, lines: list[tuple[int, str]]) -> None:
-        """Puts lines into CloudWatch Logs, each with its time in ms since the epoch."""
+        """Puts lines into CloudWatch Logs, each with its time in ms since the epoch. Times never fall.
+
+        May be called again for the same stream. Raises LogRefused, or what else keeps a line from being kept.
+        """
         ...
 
 

@@ -15,7 +15,7 @@ import pytest
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.functions.invocations import Invocations
-from sagelet_engine.model.functions import Function, FunctionNotFound, Outcome, invocation_id
+from sagelet_engine.model.functions import Function, FunctionNotFound, LogRefused, Outcome, invocation_id
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from support.world import until
@@ -51,6 +51,7 @@ def returns_a_set(event, context):
     return {1}
 
 def waits(event, context):
+    print("begun", flush=True)
     pathlib.Path(event["began"]).open("a").write("x")
     while not pathlib.Path(event["go"]).exists():
         time.sleep(0.01)
@@ -69,6 +70,7 @@ class Given:
     def __init__(self) -> None:
         self.timeout = 30
         self.logs: list[str] = []
+        self.refuses = 0
 
     def get(self, _account: str, _region: str, arn: str) -> Function:
         if arn.endswith("nobody"):
@@ -85,6 +87,13 @@ class Given:
         return {"AWS_ACCESS_KEY_ID": f"key of {role}", "AWS_SECRET_ACCESS_KEY": "s"}
 
     def keep_log(self, _account: str, _region: str, group: str, _stream: str, lines: list[tuple[int, str]]) -> None:
+        """As strict as CloudWatch Logs: a batch must not go back in time."""
+        times = [time_ms for time_ms, _ in lines]
+        if times != sorted(times):
+            raise LogRefused("Log events in a single PutLogEvents request must be in chronological order.")
+        if self.refuses:
+            self.refuses -= 1
+            raise LogRefused("no")
         self.logs += [f"{group}: {text}" for _, text in lines]
 
 
@@ -179,7 +188,7 @@ def test_the_next_server_finds_a_function_that_runs(make: Callable[[], Invocatio
     assert (tmp_path / "began").read_text() == "x"
 
 
-def test_a_function_that_was_lost_runs_again(make: Callable[[], Invocations], tmp_path: Path) -> None:
+def test_a_function_that_was_lost_runs_again(make: Callable[[], Invocations], given: Given, tmp_path: Path) -> None:
     invocations, event = make(), {"began": str(tmp_path / "began"), "go": str(tmp_path / "go")}
     invocations.begin(ID, "1", "r", "f.waits", json.dumps(event))
     for runs in (1, 2, 3):
@@ -187,6 +196,39 @@ def test_a_function_that_was_lost_runs_again(make: Callable[[], Invocations], tm
         os.kill(_pid(tmp_path), signal.SIGKILL)
     outcome = ended(invocations)
     assert (outcome.payload, outcome.fault) == (None, True)
+    again = [line for line in given.logs if line.startswith("/aws/lambda/f: sagelet: the function runs again: ")]
+    assert len(again) == 2
+
+
+def test_a_refused_log_says_so_in_its_own_place(make: Callable[[], Invocations], given: Given) -> None:
+    given.refuses = 1
+    invoked = make().invoke("1", "r", "f.echo", '"event"', "request")
+    assert given.logs == ["/aws/lambda/f: sagelet: 4 lines of this log were refused: LogRefused: no"]
+    tail = invoked.log.decode().splitlines()
+    assert tail[1] == "hello"
+    assert tail[-1] == "sagelet: 4 lines of this log were refused: LogRefused: no"
+
+
+def test_a_log_that_is_refused_altogether_is_in_the_answer(make: Callable[[], Invocations], given: Given) -> None:
+    given.refuses = 2
+    invoked = make().invoke("1", "r", "f.echo", '"event"', "request")
+    assert invoked.outcome.payload
+    assert given.logs == []
+    assert invoked.log.decode().splitlines()[-1].startswith("sagelet: 4 lines of this log were refused")
+
+
+def test_an_invocation_that_nobody_waits_for_says_why_it_did_not_run(
+    make: Callable[[], Invocations], given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeUnavailable("the engine sleeps")
+
+    monkeypatch.setattr(ProcessRuntime, "launch", fail)
+    arn = "arn:aws:lambda:us-east-1:123456789012:function:f:3"
+    make().invoke_unattended("1", "r", arn, "1", "request")
+    assert given.logs == ["/aws/lambda/f: sagelet: the invocation request did not take place: the engine sleeps"]
+    make().invoke_unattended("1", "r", "nobody", "1", "request")
+    assert given.logs[1].endswith("did not take place: Function not found: nobody")
 
 
 def _text(file: Path) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sagelet_api.services.moto.iam import MotoIam
 from sagelet_api.services.moto.process import MotoProcess
-from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused
+from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, LogRefused
 
 #: The principal that runs functions.
 SERVICE = "lambda.amazonaws.com"
@@ -58,13 +58,17 @@ class MotoFunctions:
             ) from error
 
     def keep_log(self, account: str, region: str, group: str, stream: str, lines: list[tuple[int, str]]) -> None:
-        """Puts lines into moto's CloudWatch Logs."""
+        """Puts lines into moto's CloudWatch Logs. Raises LogRefused unless all of them are kept."""
         logs = self._moto.backend("logs")[account][region]
         logs.ensure_log_group(group)
-        logs.create_log_stream(group, stream)
+        if stream not in logs.groups[group].streams:
+            logs.create_log_stream(group, stream)
         events = [{"timestamp": time_ms, "message": text} for time_ms, text in lines]
-        if events:
-            logs.put_log_events(group, stream, events)
+        if not events:
+            return
+        _, rejected = logs.put_log_events(group, stream, events)
+        if rejected:
+            raise LogRefused(f"their times are too far from now: {rejected}")
 
 
 def _named(account: str, region: str, arn: str) -> tuple[str, str | None]:
