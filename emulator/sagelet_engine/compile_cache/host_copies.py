@@ -67,14 +67,15 @@ class HostCopies:
             if _by_inductor(job):
                 inductor.lay_out(self.store, job.key.account, job.image, place / inductor.DIRECTORY)
 
-    def harvest(self, job: TrainingJob, directories: JobDirectories) -> None:
+    def harvest(self, job: TrainingJob, directories: JobDirectories) -> list[str]:
         """Keeps what a successful job compiled, notes what it read, and removes the copies. Called after the last host
         is down.
 
-        Never fails the job, because its result is worth more than the cache.
+        Never fails the job, because its result is worth more than the cache. Returns lines about what is not kept.
         """
         if not self.serves(job) or job.image is None:
-            return
+            return []
+        lines = []
         for name in job.hosts:
             host = directories.host(name)
             place = host.opt_ml / PLACE
@@ -88,6 +89,8 @@ class HostCopies:
                 remove_tree(place)
             except (OSError, DirectoryStays) as error:
                 log.warning("%s: what %s compiled is not kept: %s", job.key.name, name, error)
+                lines.append(f"sagelet: warning: what {name} compiled is not kept for other jobs: {error}")
+        return lines
 
     def _take_trials(self, job: TrainingJob, image: str, host: HostDirectories, status: SecondaryStatus) -> None:
         """Keeps verdicts on plugins, also of stopped jobs: the trial was over before the script."""

@@ -118,16 +118,25 @@ class DirectorySync:
     def warnings(self) -> list[tuple[str, str]]:
         """Returns lines for the hosts' logs, with the host: files that were left out and that no line has named yet."""
         with self._guard:
-            return [(mirror.host_name, line) for mirror in self._mirrors for line in mirror.left_out.tell()]
+            try:
+                mirrors = self._mirrors
+            except ClientFault:
+                # Nothing was synced. The same fault ends the job.
+                return []
+            return [(mirror.host_name, line) for mirror in mirrors for line in mirror.left_out.tell()]
 
 
 class Syncer(threading.Thread):
     """Syncs until it is stopped. A look that fails is repeated."""
 
-    def __init__(self, sync: DirectorySync, name: str, closing: threading.Event) -> None:
+    def __init__(
+        self, sync: DirectorySync, name: str, closing: threading.Event, note: Callable[[str, str], None]
+    ) -> None:
+        """`note` takes a line for the job's log, and a host's name or an empty text."""
         super().__init__(name=f"sync-{name}", daemon=True)
         self._sync = sync
         self._closing = closing
+        self._note = note
 
     def run(self) -> None:
         if not self._sync.configured:
@@ -136,9 +145,13 @@ class Syncer(threading.Thread):
             try:
                 self._sync.sync()
             except ClientFault as fault:
+                # The last sync fails the job with this text, unless the script mends it meanwhile.
                 log.warning("%s: %s", self.name, fault)
-            except Exception:
+                self._note("", f"sagelet: warning: files do not reach S3: {fault}")
+            except Exception as error:
                 log.exception("%s: files did not reach S3; trying again", self.name)
+                why = f"{type(error).__name__}: {error}"
+                self._note("", f"sagelet: warning: files do not reach S3 for now: {why}; sagelet tries again")
 
     def stop(self) -> None:
         """Stops, and returns when nothing is uploaded any more. At most one batch of files is on its way."""

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
+from itertools import count
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
-from sagelet_engine.execution.log_recorder import Follower, Mailbox, Recorder
+from sagelet_engine.execution.log_recorder import Follower, Mailbox, Recorder, note_after_end
 from sagelet_engine.execution.metering import usage_sampler
 from sagelet_engine.execution.work import JobWork
 from sagelet_engine.model import faults, interruptions, lifecycle, verdict
@@ -29,6 +30,8 @@ STARTS = (SecondaryStatus.STARTING, SecondaryStatus.PENDING, SecondaryStatus.DOW
 POLL_S = 0.5
 #: The most log lines that one transaction writes.
 BATCH = 5000
+#: Tries to remove the hosts of a job that has failed, if the runtime itself fails.
+MOST_REMOVALS = 3
 #: Seconds between SIGTERM and SIGKILL for the hosts that still run when another has failed. AWS documents none.
 REMAINING_GRACE_SECONDS = 10
 
@@ -57,7 +60,10 @@ class HostWatch:
         """
         services, job = self._services, self._job
         recorders = {
-            handle.host: Recorder(services.store, services.metrics, services.clock, job, handle) for handle in handles
+            handle.host: Recorder(
+                services.store, services.metrics, services.clock, job, handle, self._job_context.notes.add
+            )
+            for handle in handles
         }
         by_host = {handle.host: handle for handle in handles}
         mailbox = Mailbox(services.closing)
@@ -65,14 +71,14 @@ class HostWatch:
         services.disk.watch(job.id, self._directories.root)
         sampler = usage_sampler(
             job, self._directories, handles, self._work.streamed, runtime=services.runtime, store=services.store,
-            sink=services.metrics,
-            clock=services.clock, closing=services.closing,
+            sink=services.metrics, clock=services.clock, closing=services.closing, note=self._job_context.notes.add,
         )  # fmt: skip
         sampler.start()
         try:
             with self._work.watching(), closing(mailbox):
                 for handle in handles:
-                    Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
+                    position, note = recorders[handle.host].position, self._job_context.notes.add
+                    Follower(services.runtime, handle, position, mailbox, note).start()
                 while by_host.keys() - found.keys():
                     self._take_in(mailbox, by_host, recorders, found)
                     self._enforce([handle for handle in handles if handle.host not in found], found)
@@ -100,11 +106,28 @@ class HostWatch:
                 found[output.host] = self._observe(handles[output.host])
             else:
                 recorders[output.host].record(output.lines)
-        for host, text in self._work.warnings():
-            if host in recorders:
-                recorders[host].warn([text])
+        self._write_notes(recorders)
         if self._job.secondary in RUNNING:
             self._work.observe()
+
+    def _write_notes(self, recorders: Mapping[str, Recorder]) -> None:
+        """Writes into the hosts' logs what was left out. A host without a log of this watch gets a stream."""
+        notes = self._job_context.notes
+        for line in self._work.warnings():
+            notes.add(*line)
+
+        def write(host: str, text: str) -> None:
+            name = host or self._job.hosts[0]
+            if name in recorders:
+                recorders[name].warn([text])
+            else:
+                note_after_end(self._services.store, self._services.clock, self._job, name, [text])
+
+        notes.write(write)
+
+    def write_notes(self) -> None:
+        """Writes into the logs of hosts that are down what was left out."""
+        self._write_notes({})
 
     def _conclude(self, recorders: Mapping[str, Recorder], found: dict[str, Observation]) -> None:
         """Adds the lines that JobWork.conclude returns to the first host's log. Called once all hosts are down.
@@ -216,7 +239,7 @@ class HostWatch:
         Waits without limit for a runtime that does not answer: the job keeps its place and its GPUs as long as it may
         have hosts. Raises Detached.
         """
-        while True:
+        for tries in count(1):
             try:
                 self._services.runtime.reap(self._job.launch_id)
                 self._remove_scratch()
@@ -227,9 +250,15 @@ class HostWatch:
                 log.warning("%s: its hosts cannot be removed for now: %s", self._job.key.name, error)
                 if self._services.closing.wait(1.0):
                     raise Detached from None
-            except Exception:
+            except Exception as error:
                 log.exception("%s: its hosts could not be removed", self._job.key.name)
-                break
+                if tries == MOST_REMOVALS:
+                    # The next server that starts removes hosts of ended jobs.
+                    why = f"the hosts could not be removed and may still run: {type(error).__name__}: {error}"
+                    self._job_context.notes.add("", f"sagelet: warning: {why}; restart the server to end them")
+                    break
+                if self._services.closing.wait(1.0):
+                    raise Detached from None
         try:
             self._conclude({}, {})
         except StoreUnavailable as error:

@@ -18,6 +18,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import ca_file
 from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.execution.disk_watch import DiskWatch
+from sagelet_engine.execution.job_notes import JobNotes
 from sagelet_engine.execution.launch import Endpoint
 from sagelet_engine.model import lifecycle, verdict
 from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
@@ -70,6 +71,7 @@ class JobContext:
     def __init__(self, services: SupervisorDeps, job: Job) -> None:
         self._services = services
         self.job = job
+        self.notes = JobNotes()
         self._poked = threading.Event()
 
     def notify(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import OutputTooLong, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.execution.job_notes import Note
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.runtime import Handle, Line, Runtime
@@ -105,12 +106,14 @@ class Follower(threading.Thread):
         handle: Handle,
         position: str | None,
         mailbox: Mailbox,
+        note: Note,
     ) -> None:
         super().__init__(name=f"follow-{handle.host}", daemon=True)
         self._runtime = runtime
         self._followed = handle
         self._position = position
         self._mailbox = mailbox
+        self._note = note
 
     def run(self) -> None:
         failures, down, pauses = 0, False, iter(FOLLOW_AGAIN_S)
@@ -127,10 +130,12 @@ class Follower(threading.Thread):
                 return
             except RuntimeUnavailable as error:
                 log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
-            except Exception:
+            except Exception as error:
                 failures += 1
                 log.exception("%s: following its output failed", self._followed.host)
                 if down and failures >= MOST_FAILURES:
+                    why = f"{type(error).__name__}: {error}"
+                    self._note(self._followed.host, f"sagelet: warning: the end of this log could not be read: {why}")
                     break
             self._mailbox.pause(RETRY_S if failures else next(pauses, FOLLOW_AGAIN_S[-1]))
         self._mailbox.put(Output(self._followed.host, None))
@@ -150,11 +155,13 @@ class Follower(threading.Thread):
 class Recorder:
     """Writes one host's output into the store and sends its metric points on to CloudWatch."""
 
-    def __init__(self, store: Store, sink: MetricSink, clock: Clock, job: Job, handle: Handle) -> None:
+    def __init__(self, store: Store, sink: MetricSink, clock: Clock, job: Job, handle: Handle, note: Note) -> None:
         self._store = store
         self._sink = sink
         self._clock = clock
         self._job = job
+        self._host = handle.host
+        self._note = note
         self._definitions = MetricDefinitions(job.spec.metric_definitions)
         name = f"{job.key.name}/{handle.host}-{handle.started_ms // 1000}"
         self._stream = store.open_stream(job, handle.host, name, handle.started_ms)
@@ -167,7 +174,10 @@ class Recorder:
 
     def record(self, lines: list[Line]) -> None:
         events = [LogEvent(line.time_ms, line.text) for line in lines]
-        self._append(events, lines[-1].position, self._definitions.points(events))
+        points = self._definitions.points(events)
+        for text in self._definitions.take_notes():
+            self._note(self._host, text)
+        self._append(events, lines[-1].position, points)
 
     def warn(self, texts: Sequence[str]) -> None:
         """Adds lines of sagelet's own at the current end of the stream."""
@@ -190,7 +200,7 @@ class Recorder:
         self._stream = self._store.append_output(self._stream, events, position, points, self._clock.now_ms())
         failpoint(Failpoint.AFTER_LINES)
         if points:
-            publish(self._sink, self._job.key, points)
+            publish(self._sink, self._job.key, points, self._note)
 
 
 def note_after_end(store: Store, clock: Clock, job: Job, host: str, texts: Sequence[str]) -> None:

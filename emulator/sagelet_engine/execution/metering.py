@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.volume import Volume
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.execution.job_notes import Note
 from sagelet_engine.instances.gpu_gauge import GpuGauge
 from sagelet_engine.instances.gpus import gpus_of
 from sagelet_engine.model.job import Job
@@ -27,16 +28,18 @@ def usage_sampler(
     sink: MetricSink,
     clock: Clock,
     closing: threading.Event,
+    note: Note,
 ) -> UsageSampler:
     """Makes the sampler of a job's hosts. It makes its points durable first and then sends them to CloudWatch.
 
-    `streamed`: directories below /opt/ml that are not on the job's volume.
+    `streamed`: directories below /opt/ml that are not on the job's volume. `note` takes lines about what it could not
+    measure.
     """
 
     def keep(points: list[MetricPoint]) -> None:
         rounded = [point._replace(value=float32(point.value)) for point in points]
         store.points.put_host(job.id, rounded)
-        publish(sink, job.key, rounded)
+        publish(sink, job.key, rounded, note)
 
     hosts = [
         Gauges(
@@ -46,4 +49,4 @@ def usage_sampler(
         )
         for handle in handles
     ]
-    return UsageSampler(runtime, clock, hosts, keep, closing)
+    return UsageSampler(runtime, clock, hosts, keep, closing, note)

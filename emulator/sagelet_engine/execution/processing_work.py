@@ -69,7 +69,7 @@ class ProcessingWork:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Uploads the outputs with S3UploadMode Continuous."""
-        syncer = Syncer(self._outputs, self._job.key.name, self._services.closing)
+        syncer = Syncer(self._outputs, self._job.key.name, self._services.closing, self._job_context.notes.add)
         syncer.start()
         try:
             yield
@@ -98,6 +98,8 @@ class ProcessingWork:
             processing_findings.keep(self.directories, findings, outcome.status.value)
         except OSError as error:
             log.warning("%s: its findings could not be kept: %s", self._job.key.name, error)
+            why = f"`sagelet processing doctor` will not find them: {error}"
+            self._job_context.notes.add("", f"sagelet: warning: these findings could not be kept; {why}")
         return list(log_lines(self._job.key.name, findings, "sagelet processing doctor"))
 
     def release(self) -> None:

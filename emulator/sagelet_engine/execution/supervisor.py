@@ -7,7 +7,7 @@ on the disk.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,6 @@ from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.execution.disk_watch import DiskFull
 from sagelet_engine.execution.host_watch import POLL_S, HostWatch
 from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
-from sagelet_engine.execution.log_recorder import note_after_end
 from sagelet_engine.execution.work import JobWork
 from sagelet_engine.execution.works import WORKS
 from sagelet_engine.instances.gpus import NoCapacity
@@ -112,13 +111,13 @@ class Supervisor(threading.Thread):
         except DiskFull as fault:
             self._hosts.abandon()
             self._make_room()
-            self._job_context.conclude(verdict.client_error(str(fault)))
+            self._conclude(verdict.client_error(str(fault)))
         except ClientFault as fault:
             self._hosts.abandon()
-            self._job_context.conclude(verdict.client_error(str(fault)))
+            self._conclude(verdict.client_error(str(fault)))
         except NoCapacity as error:
             self._hosts.abandon()
-            self._job_context.conclude(verdict.capacity_error(str(error)))
+            self._conclude(verdict.capacity_error(str(error)))
         except faults.InjectedFault as fault:
             log.info("%s: %s (its tag %s)", self._job.key.name, fault, faults.TAG)
             self._fail(fault.outcome)
@@ -146,7 +145,12 @@ class Supervisor(threading.Thread):
         """Ends all hosts, then the job, or only its attempt if RetryStrategy grants another."""
         self._hosts.abandon()
         if not self._retry(outcome):
-            self._job_context.conclude(outcome)
+            self._conclude(outcome)
+
+    def _conclude(self, outcome: Verdict) -> None:
+        """Enters the terminal status. The log has all of its lines before."""
+        self._hosts.write_notes()
+        self._job_context.conclude(outcome)
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -228,7 +232,7 @@ class Supervisor(threading.Thread):
             return
         if self._job.launched:
             self._work.save()
-            self._warn()
+            self._hosts.write_notes()
             failpoint(Failpoint.AFTER_FINAL_SYNC)
         self._hosts.reap()
         now, ended = self._services.clock.now_ms(), self._work.directories
@@ -266,15 +270,8 @@ class Supervisor(threading.Thread):
         if self._job.launched:
             self._work.save()
             failpoint(Failpoint.BEFORE_UPLOAD)
-            self._warn(self._work.upload())
+            for text in self._work.upload():
+                self._job_context.notes.add("", text)
             failpoint(Failpoint.AFTER_UPLOAD)
         assert self._job.verdict is not None
-        self._job_context.conclude(self._job.verdict)
-
-    def _warn(self, results: Sequence[str] = ()) -> None:
-        """Writes to the logs what was left out: `results` to the first host's, checkpoints to their own host's."""
-        services = self._services
-        lines = [*self._work.warnings(), *((self._job.hosts[0], text) for text in results)]
-        for host in dict.fromkeys(host for host, _ in lines):
-            texts = [text for one, text in lines if one == host]
-            note_after_end(services.store, services.clock, self._job, host, texts)
+        self._conclude(self._job.verdict)

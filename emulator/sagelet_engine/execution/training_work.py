@@ -92,8 +92,9 @@ class TrainingWork:
     def watching(self) -> Iterator[None]:
         """Syncs checkpoints and publishes the compile report."""
         job, closing = self._job, self._services.closing
-        syncer = Syncer(self._checkpoints, job.key.name, closing)
-        reporter = ReportSampler(lambda: self._reports.look(job), closing)
+        note = self._job_context.notes.add
+        syncer = Syncer(self._checkpoints, job.key.name, closing, note)
+        reporter = ReportSampler(lambda: self._reports.look(job, note), closing, note)
         syncer.start()
         reporter.start()
         try:
@@ -125,9 +126,10 @@ class TrainingWork:
 
         try:
             diagnosed = judge is not None and self._services.runtime.runs_scripts
-            return self._reports.conclude(self._job, consult if diagnosed else None)
+            return self._reports.conclude(self._job, consult if diagnosed else None, self._job_context.notes.add)
         except OSError as error:
             log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
+            self._job_context.notes.add("", f"sagelet: warning: the compile report could not be kept: {error}")
             return ()
 
     def release(self) -> None:
@@ -140,7 +142,8 @@ class TrainingWork:
 
     def upload(self) -> Sequence[str]:
         """Uploads the model and the other outputs, and puts compiled programs back into the cache."""
-        self._services.cache.harvest(self._job, self.directories)
+        lines = self._services.cache.harvest(self._job, self.directories)
         report = compile_reports.kept(self.directories)
         compiled = report is not None and report.compiled
-        return Uploader(self._services.objects, self._job, self.directories, with_report=compiled).upload()
+        uploader = Uploader(self._services.objects, self._job, self.directories, with_report=compiled)
+        return [*lines, *uploader.upload()]

@@ -17,6 +17,8 @@ class GpuGauge:
 
     def __init__(self, uuids: Sequence[str]) -> None:
         self._uuids = tuple(uuids)
+        #: Why it reads nothing any more. Empty if it reads, or has no GPU.
+        self.fault = ""
 
     def read(self) -> tuple[float, float] | None:
         """Returns utilization and memory in percent, each the sum over the GPUs: 0 to 100 x GPUs."""
@@ -28,7 +30,7 @@ class GpuGauge:
         except Exception as error:
             # The driver may be missing, too old, or have lost the GPU. None of this may fail a job.
             log.warning("GPU metrics are left out from now on: %s", error)
-            self._uuids = ()
+            self._uuids, self.fault = (), f"{type(error).__name__}: {error}"
             return None
         return sum(busy for busy, _ in found), sum(memory for _, memory in found)
 

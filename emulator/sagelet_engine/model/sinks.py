@@ -3,7 +3,7 @@ EventBridge.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from sagelet_engine.model.job import Job, JobKey, JobKind
@@ -35,14 +35,20 @@ class MetricSink(Protocol):
         ...
 
 
-def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
-    """Publishes points; an error is logged. CloudWatch is a copy: the store has the points and restores them at the
-    next start.
+def publish(
+    sink: MetricSink, key: JobKey, points: list[MetricPoint], note: Callable[[str, str], None] | None = None
+) -> None:
+    """Publishes points. CloudWatch is a copy: the store has the points, and restores them at the next start.
+
+    An error does not fail the job. `note` takes a line for its log, and a host's name or an empty text.
     """
     try:
         sink.publish(key, points)
-    except Exception:
+    except Exception as error:
         log.exception("%s: %d metric points did not reach CloudWatch", key.name, len(points))
+        if note is not None:
+            why = f"{type(error).__name__}: {error}"
+            note("", f"sagelet: warning: metrics are not in CloudWatch until the server's next start: {why}")
 
 
 class StatusSink(Protocol):

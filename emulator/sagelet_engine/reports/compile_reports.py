@@ -23,6 +23,8 @@ from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
 FILE = "compiler-report.json"
 Findings = tuple[KeptFinding, ...]
+#: Takes a host's name (empty: the first host) and a line.
+Note = Callable[[str, str], None]
 Diagnose = Callable[[CompilerReport], Findings]
 
 
@@ -69,14 +71,14 @@ class CompileReports:
         self._directories = directories
         self._published: dict[str, float] = {}
 
-    def look(self, job: TrainingJob) -> None:
-        """Sends changed figures to CloudWatch while the hosts run."""
+    def look(self, job: TrainingJob, note: Note) -> None:
+        """Sends changed figures to CloudWatch while the hosts run. `note` takes lines for the job's log."""
         report = read(job, self._directories)
         if report is not None:
             self._keep(report)
-            self._publish(job, report)
+            self._publish(job, report, note)
 
-    def conclude(self, job: TrainingJob, diagnose: Diagnose | None = None) -> list[str]:
+    def conclude(self, job: TrainingJob, diagnose: Diagnose | None, note: Note) -> list[str]:
         """Keeps the report of hosts that are down. Returns lines for the log of a compiled job. May be repeated.
 
         Without `diagnose` it keeps the findings of an earlier call.
@@ -88,7 +90,7 @@ class CompileReports:
         report = replace(report, findings=findings)
         self._keep(report)
         if report.workers:
-            self._publish(job, report)
+            self._publish(job, report, note)
         own = [f"sagelet: {summary(report)}"] if report.compiled else []
         return own + list(log_lines(job.key.name, findings))
 
@@ -103,11 +105,11 @@ class CompileReports:
         scratch.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
         os.replace(scratch, directory / FILE)
 
-    def _publish(self, job: TrainingJob, report: CompilerReport) -> None:
+    def _publish(self, job: TrainingJob, report: CompilerReport, note: Note) -> None:
         changed = [
             point for point in points(report, self._clock.now_ms()) if self._published.get(point.name) != point.value
         ]
         if changed:
             self._store.points.put_host(job.id, changed)
-            publish(self._sink, job.key, changed)
+            publish(self._sink, job.key, changed, note)
         self._published |= {point.name: point.value for point in changed}

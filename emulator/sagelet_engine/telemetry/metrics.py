@@ -5,7 +5,6 @@ gives 2.38 here, too. The library `regex` runs them: it understands the same lan
 meanwhile, and has a time limit. With `re`, one definition that backtracks for ever would stop the server.
 """
 
-import logging
 import math
 import struct
 from collections.abc import Iterable, Iterator
@@ -18,10 +17,10 @@ from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.spec import MetricDefinition
 from sagelet_engine.telemetry.patterns import needed_text, repetitions
 
-log = logging.getLogger(__name__)
-
 #: Seconds that one definition may take for one line. An ordinary one takes microseconds.
 TIMEOUT_S = 1.0
+#: Characters of a metric's name that a line shows.
+_SHOWN = 100
 #: Steps (some milliseconds) that a regex may take without a time limit and without letting other threads work.
 QUICK_STEPS = 1_000_000
 
@@ -57,6 +56,12 @@ class MetricDefinitions:
 
     def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
         self._definitions = {one.name: _definition(one.regex) for one in definitions}
+        self._notes: list[str] = []
+
+    def take_notes(self) -> list[str]:
+        """Returns lines for the job's log about values that were left out since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def points(self, events: Iterable[LogEvent]) -> list[MetricPoint]:
         """Returns every value in the events, in order. A definition that takes too long is never used again."""
@@ -77,7 +82,10 @@ class MetricDefinitions:
             return list(_values(self._definitions[name], text))
         except TimeoutError:
             del self._definitions[name]
-            log.warning("The metric definition %r takes longer than %s s for a line; it is left out", name, TIMEOUT_S)
+            self._notes.append(
+                f"sagelet: warning: metric {name[:_SHOWN]!a} is left out from here on: its regex takes longer "
+                f"than {TIMEOUT_S} s for a line; write one that does not backtrack"
+            )
             return []
 
 

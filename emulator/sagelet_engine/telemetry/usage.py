@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import StoreUnavailable
@@ -26,6 +25,9 @@ log = logging.getLogger(__name__)
 MINUTE_MS = 60_000
 #: Seconds between looks at a host; the last value repeats. The first are short so that a job of seconds is seen.
 LOOKS = (0.2, 0.8, 2.0, 3.0, 4.0, 10.0)
+
+#: Points that wait for the store.
+MOST_UNSENT = 10_000
 
 Publish = Callable[[list[MetricPoint]], None]
 
@@ -80,6 +82,11 @@ class HostMeter:
         if (gpu := self._gauges.gpus.read()) is not None:
             minute.gpu_looks.append(gpu)
 
+    @property
+    def fault(self) -> str:
+        """Why a part of the metrics is left out from now on. Empty if none is."""
+        return self._gauges.gpus.fault
+
     def points(self) -> list[MetricPoint]:
         """Returns the points since the last call. Empty if nothing was measured."""
         minute = self._minute
@@ -108,12 +115,23 @@ class HostMeter:
 
 
 class UsageSampler(threading.Thread):
-    """Looks at the hosts of one job while they are watched. It never fails the job: a look that fails is left out."""
+    """Looks at the hosts of one job while they are watched. It never fails the job: a look that fails is left out.
+
+    Points that cannot be stored for now are stored with the next ones.
+    """
 
     def __init__(
-        self, runtime: Runtime, clock: Clock, hosts: Sequence[Gauges], publish: Publish, closing: threading.Event
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        hosts: Sequence[Gauges],
+        publish: Publish,
+        closing: threading.Event,
+        note: Callable[[str, str], None],
     ) -> None:
-        """`closing` is set when the server goes down. Then nothing more is written."""
+        """`closing` is set when the server goes down. Then nothing more is written. `note` takes a host's name and a
+        line for its log.
+        """
         super().__init__(name="usage", daemon=True)
         self._runtime = runtime
         self._clock = clock
@@ -124,20 +142,25 @@ class UsageSampler(threading.Thread):
         #: Held while points are made and written. Never held while a runtime is asked, which may take a second.
         self._guard = threading.Lock()
         self._broken = False
+        self._note = note
+        #: Points that could not be stored yet.
+        self._unsent: list[MetricPoint] = []
 
     def stop(self) -> None:
         """Writes the rest of the last minute when the hosts are down, or left alone. Nothing is written afterwards."""
         with self._guard:
             self._ended.set()
             for meter in self._meters:
-                self._guarded(partial(self._report, meter))
+                self._guarded(meter, self._report)
+            if self._unsent:
+                self._note("", f"sagelet: warning: {len(self._unsent)} points of instance metrics could not be stored")
 
     def run(self) -> None:
         looks = iter(LOOKS)
         pause = next(looks)
         while not self._ended.wait(pause) and not self._closing.is_set():
             for meter in self._meters:
-                self._guarded(partial(self._look, meter))
+                self._guarded(meter, self._look)
             pause = next(looks, LOOKS[-1])
 
     def _look(self, meter: HostMeter) -> None:
@@ -146,20 +169,28 @@ class UsageSampler(threading.Thread):
             if usage is None or self._ended.is_set():
                 return
             meter.look(self._clock.now_ms(), usage)
+            if meter.fault:
+                self._note(meter.handle.host, f"sagelet: warning: GPU metrics are left out: {meter.fault}")
             if meter.complete:
                 self._report(meter)
 
     def _report(self, meter: HostMeter) -> None:
-        points = [] if self._closing.is_set() else meter.points()
-        if points:
-            self._publish(points)
+        if self._closing.is_set():
+            return
+        self._unsent = [*self._unsent, *meter.points()][-MOST_UNSENT:]
+        if self._unsent:
+            self._publish(self._unsent)
+            self._unsent = []
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, meter: HostMeter, work: Callable[[HostMeter], None]) -> None:
         try:
-            work()
+            work(meter)
         except (RuntimeUnavailable, StoreUnavailable) as error:
-            log.warning("instance metrics are left out for now: %s", error)
-        except Exception:
+            # CPU time is a sum, so the next look has all of it. The points wait.
+            log.warning("instance metrics come later: %s", error)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self._note(meter.handle.host, f"sagelet: warning: instance metrics have a gap: {why}")
             if not self._broken:  # Once for each job: a lasting fault must not fill the log.
                 log.exception("instance metrics could not be read")
             self._broken = True

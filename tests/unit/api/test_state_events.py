@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,34 @@ def run(world: ApiWorld, name: str = "one", **changes: Any) -> None:
 
 def ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
+
+
+def test_a_target_that_is_gone_is_counted_and_its_event_is_kept(world: ApiWorld) -> None:
+    """As EventBridge does: FailedInvocations of the rule, and the queue for dead letters."""
+    gone, dead = Queue(world), Queue(world)
+    name = rule(world, SOURCE, {"Arn": gone.arn, "DeadLetterConfig": {"Arn": dead.arn}})
+    lost = rule(world, SOURCE, {"Arn": gone.arn, "DeadLetterConfig": {"Arn": gone.arn}})
+    world.client("sqs").delete_queue(QueueUrl=gone.url)
+    run(world)
+    until(lambda: dead.statuses() == LIFE)
+
+    def counted(metric: str, of: str) -> float:
+        now = datetime.now(timezone.utc)
+        found = world.client("cloudwatch").get_metric_statistics(
+            Namespace="AWS/Events",
+            MetricName=metric,
+            Dimensions=[{"Name": "RuleName", "Value": of}],
+            StartTime=now - timedelta(hours=1),
+            EndTime=now + timedelta(hours=1),
+            Period=7200,
+            Statistics=["Sum"],
+        )
+        return sum(point["Sum"] for point in found["Datapoints"])
+
+    until(lambda: counted("FailedInvocations", lost) == len(LIFE))
+    assert counted("FailedInvocations", name) == len(LIFE)
+    assert counted("InvocationsFailedToBeSentToDlq", name) == 0
+    until(lambda: counted("InvocationsFailedToBeSentToDlq", lost) == len(LIFE))
 
 
 def test_a_life_in_a_queue(world: ApiWorld) -> None:

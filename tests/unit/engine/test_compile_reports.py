@@ -266,7 +266,7 @@ def test_a_line_that_is_there_is_not_said_again(world: World) -> None:
     assert isinstance(handle, Handle)
     until(lambda: world.engine.logs.streams("123456789012", "us-east-1", "one/"))
     for _ in range(2):
-        Recorder(world.engine._store, world.metrics, world.clock, world.job("one"), handle).note(
+        Recorder(world.engine._store, world.metrics, world.clock, world.job("one"), handle, print).note(
             ["sagelet: that is all"]
         )
     assert world.log("one") == ["sagelet: that is all"]

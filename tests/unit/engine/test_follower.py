@@ -83,5 +83,6 @@ def test_output_that_can_never_be_read_does_not_keep_the_job_from_its_end(
     world = boot(tmp_path, BrokenRuntime)
     world.create("lost")
     assert world.ended("lost").status.value == "Completed"
+    assert world.log("lost") == ["sagelet: warning: the end of this log could not be read: OSError: input/output error"]
     assert not [thread for thread in threading.enumerate() if thread.name == "follow-algo-1"]
     world.engine.close()

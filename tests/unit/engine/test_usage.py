@@ -195,6 +195,7 @@ def test_a_gpu_that_is_lost_is_left_out_and_asked_no_more(nvml: SimpleNamespace,
     assert gauge.read() is None
     assert gauge.read() is None
     assert len([record for record in caplog.records if "GPU metrics" in record.message]) == 1
+    assert gauge.fault == "KeyError: 'GPU-gone'"
 
 
 def test_gpu_metrics_are_the_mean_of_the_looks(nvml: SimpleNamespace, volume: Volume) -> None:

@@ -4,16 +4,21 @@ moto's own PutEvents fires disabled rules, stops at the first target that fails,
 """
 
 import copy
+import json
 import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from sagelet_api.services.moto.event_input import target_input
 from sagelet_api.services.moto.process import MotoProcess
 
 _log = logging.getLogger(__name__)
+
+#: Names of metrics (user guide, "Monitoring Amazon EventBridge").
+FAILED, UNBURIED = "FailedInvocations", "InvocationsFailedToBeSentToDlq"
 
 Event = Mapping[str, Any]
 #: Returns moto's backends of a service, by account and region.
@@ -23,7 +28,9 @@ Backends = Callable[[str], Any]
 def deliver(backends: Backends, account: str, region: str, event: Event, passed: tuple[str, ...] = ()) -> None:
     """Sends an event to every target of every matching rule of the default bus, in the order of the rules.
 
-    A target that fails is logged and does not stop the others. `passed`: ARNs of the buses that the event has been on;
+    A target that fails does not stop the others. As on AWS, it counts in the metric FailedInvocations of the rule, and
+    its queue for dead letters gets the event (user guide, "Monitoring Amazon EventBridge", "Using dead-letter queues").
+    `passed`: ARNs of the buses that the event has been on;
     the last is the present one.
     """
     buses = backends("events")[account][region].event_buses
@@ -33,7 +40,7 @@ def deliver(backends: Backends, account: str, region: str, event: Event, passed:
     bus = buses[name]
     # In one step, because other threads put rules.
     for rule in list(dict.values(bus.rules)):
-        if rule.state == "DISABLED" or not _matches(rule, event):
+        if rule.state == "DISABLED" or not _matches(backends, rule, event):
             continue
         for target in list(rule.targets):
             try:
@@ -41,9 +48,43 @@ def deliver(backends: Backends, account: str, region: str, event: Event, passed:
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
                 _log.warning("EventBridge rule %s: target %s did not get an event: %s", rule.name, target["Arn"], why)
+                _count(backends, rule, FAILED)
+                _bury(backends, rule, target, event, why)
 
 
-def _matches(rule: Any, event: Event) -> bool:
+def _count(backends: Backends, rule: Any, metric: str) -> None:
+    """Adds 1 to a metric of a rule, as CloudWatch has them of EventBridge."""
+    _, _, _, region, account, _ = rule.arn.split(":", 5)
+    datum = {
+        "MetricName": metric,
+        "Dimensions": [{"Name": "RuleName", "Value": rule.name}],
+        "Unit": "Count",
+        "Timestamp": datetime.now(timezone.utc).replace(tzinfo=None),
+        "Value": 1.0,
+    }
+    backends("cloudwatch")[account][region].put_metric_data("AWS/Events", [datum])
+
+
+def _bury(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event, why: str) -> None:
+    """Sends an event to the queue for dead letters of a target, if it has one."""
+    queue = (target.get("DeadLetterConfig") or {}).get("Arn")
+    if not queue:
+        return
+    try:
+        attributes = {
+            name: {"data_type": "String", "string_value": value}
+            for name, value in (("RULE_ARN", rule.arn), ("TARGET_ARN", target["Arn"]), ("ERROR_MESSAGE", why[:1000]))
+        }
+        _, _, _, region, account, name = queue.split(":", 5)
+        backends("sqs")[account][region].send_message(
+            queue_name=name, message_body=json.dumps(event), message_attributes=attributes
+        )
+    except Exception as error:
+        _log.warning("EventBridge rule %s: the queue %s is out of reach, too: %r", rule.name, queue, error)
+        _count(backends, rule, UNBURIED)
+
+
+def _matches(backends: Backends, rule: Any, event: Event) -> bool:
     """True if a rule matches an event. A rule without a pattern runs on a schedule; moto would let it match
     everything.
     """
@@ -51,6 +92,7 @@ def _matches(rule: Any, event: Event) -> bool:
         return bool(rule.event_pattern.get_pattern()) and rule.event_pattern.matches_event(event)
     except Exception as error:
         _log.warning("EventBridge rule %s: moto cannot match its pattern: %s: %s", rule.name, type(error), error)
+        _count(backends, rule, FAILED)
         return False
 
 

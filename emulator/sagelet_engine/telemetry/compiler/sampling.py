@@ -15,11 +15,14 @@ LOOKS = (2.0, 3.0, 5.0, 10.0, 10.0, 30.0, 60.0)
 class ReportSampler(threading.Thread):
     """Calls `look` while the hosts are watched. It never fails the job."""
 
-    def __init__(self, look: Callable[[], None], closing: threading.Event) -> None:
-        """`closing` is set when the server goes down. Then nothing more is written."""
+    def __init__(self, look: Callable[[], None], closing: threading.Event, note: Callable[[str, str], None]) -> None:
+        """`closing` is set when the server goes down. Then nothing more is written. `note` takes a line for the job's
+        log.
+        """
         super().__init__(name="compile-report", daemon=True)
         self._look = look
         self._closing = closing
+        self._note = note
         self._ended = threading.Event()
 
     def stop(self) -> None:
@@ -35,7 +38,9 @@ class ReportSampler(threading.Thread):
                 self._look()
             except StoreUnavailable as error:
                 log.warning("the compile report waits: %s", error)
-            except Exception:
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                self._note("", f"sagelet: warning: the compile report cannot be read while the job runs: {why}")
                 if not broken:  # Once for each job: a lasting fault must not fill the log.
                     log.exception("the compile report could not be read")
                 broken = True
