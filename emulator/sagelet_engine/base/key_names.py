@@ -1,7 +1,11 @@
-"""Which files of a job can become objects. S3's keys are UTF-8 text of at most 1,024 bytes; scripts name files freely.
+"""Which files of a job can become objects, and what the job's log says of the others.
 
-A file whose name makes no key is left out. The job goes on, the rest is uploaded, and its log names what was left out.
+S3's keys are UTF-8 text of at most 1,024 bytes; scripts name files freely, and make links, pipes and files that nobody
+may read. Such a file is left out. The job goes on, the rest is uploaded, and its log names what was left out and why.
 """
+
+from collections.abc import Mapping
+from enum import Enum
 
 from sagelet_engine.base.sanitizing import shown
 
@@ -9,6 +13,20 @@ from sagelet_engine.base.sanitizing import shown
 MAX_KEY = 1024
 #: Names that one warning shows, and characters of each.
 _SHOWN, _LONGEST = 5, 120
+#: Names of one directory that are remembered, so that each is reported once. Later ones are only counted.
+MOST_KNOWN = 10_000
+
+
+class Why(Enum):
+    """Why a file is left out, and what to do. The text is about one file, or several."""
+
+    KEY = f"A key of S3 is UTF-8 of at most {MAX_KEY} bytes with its prefix: rename the file{{s}}"
+    SPECIAL = "Only files go to S3, not pipes, sockets and devices"
+    LINK = "A link is uploaded if it names a file of the same directory: copy the file{s} there"
+    LOOP = "The link leads back into itself: link to a file"
+    MANY = "Links name more than sagelet copies: write the file{s} in place of links"
+    UNREADABLE = "The server's user may not read the file{s}: change the mode"
+    HOLES = "It has more holes than a disk could hold: write no sparse files"
 
 
 def makes_key(key: str) -> bool:
@@ -28,21 +46,24 @@ class LeftOut:
         """`where`: the directory as the script knows it, `/opt/ml/checkpoints`."""
         self._where = where
         self._known: set[str] = set()
-        self._untold: list[str] = []
+        self._untold: dict[Why, list[str]] = {}
 
-    def add(self, name: str) -> None:
-        if name not in self._known:
+    def add(self, name: str, why: Why = Why.KEY) -> None:
+        if name not in self._known and len(self._known) < MOST_KNOWN:
             self._known.add(name)
-            self._untold.append(name)
+            self._untold.setdefault(why, []).append(name)
+
+    def add_all(self, names: Mapping[str, Why]) -> None:
+        for name in sorted(names):
+            self.add(name, names[name])
 
     def tell(self) -> list[str]:
-        """Returns a warning about files that were not reported yet. Empty if there are none."""
-        names, self._untold = self._untold, []
-        if not names:
-            return []
+        """Returns warnings, one for each reason, about files that were not reported yet."""
+        waiting, self._untold = self._untold, {}
+        return [self._warning(why, names) for why, names in waiting.items()]
+
+    def _warning(self, why: Why, names: list[str]) -> str:
         listed = ", ".join(f"'{shown(name, _LONGEST)}'" for name in names[:_SHOWN])
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        return [
-            f"sagelet: warning: not uploaded from {self._where}: {listed}{more}. A key of S3 is UTF-8 of at most "
-            f"{MAX_KEY} bytes with its prefix: rename the file{'s' if len(names) > 1 else ''}"
-        ]
+        remedy = why.value.replace("{s}", "s" if len(names) > 1 else "")
+        return f"sagelet: warning: not uploaded from {self._where}: {listed}{more}. {remedy}"

@@ -222,7 +222,7 @@ def leads_within(
                 return False
             here.pop()
             continue
-        link = (pending or {}).get((*here, part)) or _target(root, here, part)
+        link = (pending or {}).get((*here, part)) or target_of(root, here, part)
         if link is None:
             here.append(part)
             continue
@@ -237,7 +237,7 @@ def _leaves(target: str) -> bool:
     return target.startswith("/") or not target or "\0" in target
 
 
-def _target(root: Root, above: list[str], name: str) -> str | None:
+def target_of(root: Root, above: list[str], name: str) -> str | None:
     """Returns where a link leads, or None if it is missing or not a link."""
     try:
         with directory(root, tuple(above)) as parent:

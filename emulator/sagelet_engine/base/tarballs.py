@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from sagelet_engine.base import extraction, nofollow
 from sagelet_engine.base.extraction import TooLarge
+from sagelet_engine.base.key_names import Why
 from sagelet_engine.base.packing import Padded
 
 __all__ = ["TooLarge", "merged", "opened", "pack", "unpack"]
@@ -22,30 +23,36 @@ COMPRESS_LEVEL = 1
 _CHUNK = 1024 * 1024
 
 
-def nobody(_name: str) -> None:
+def nobody(_name: str, _why: Why = Why.KEY) -> None:
     """A callback that ignores what is left out."""
 
 
-def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callable[[str], None] = nobody) -> None:
+def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callable[[str, Why], None] = nobody) -> None:
     """Writes the content of directories, merged as the archive's root, as a .tar.gz. The target need not seek.
 
-    Names may be of any bytes. `left_out`: see `merged`.
+    Names may be of any bytes. Links stay links. `left_out` is called with each name that is not packed, and why.
     """
     with ExitStack() as stack:
         out = stack.enter_context(target.open("wb")) if isinstance(target, Path) else target
         packed = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out))
         archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK))
         for name, path in merged(directories, left_out):
-            _add(archive, name, path)
+            try:
+                fits = _add(archive, name, path)
+            except PermissionError:
+                left_out(name, Why.UNREADABLE)
+                continue
+            if not fits:
+                left_out(name, Why.SPECIAL)
             # tarfile keeps the members it has written, so memory would grow with the number of files.
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
-def merged(directories: Sequence[Path], left_out: Callable[[str], None] = nobody) -> Iterator[tuple[str, Path]]:
+def merged(directories: Sequence[Path], left_out: Callable[[str, Why], None] = nobody) -> Iterator[tuple[str, Path]]:
     """Yields all entries of directories taken as one, by name, a directory before its content. Links are not followed.
 
     Directories of one name are merged. Of anything else the last directory's entry counts. `left_out` is called with
-    each name that the system cannot open by its path (4,096 bytes on Linux).
+    each name that the system cannot open by its path (4,096 bytes on Linux), and each directory that may not be read.
     """
     # Not recursive, because a script may nest directories to any depth.
     waiting = [("", list(directories), iter(_names(directories)))]
@@ -57,12 +64,15 @@ def merged(directories: Sequence[Path], left_out: Callable[[str], None] = nobody
             continue
         there = [path for directory in here if os.path.lexists(path := directory / name)]
         if not there:
-            left_out(f"{below}{name}")
+            left_out(f"{below}{name}", Why.KEY)
             continue
         yield f"{below}{name}", there[-1]
         if _is_directory(there[-1]):
             inner = [path for path in there if _is_directory(path)]
-            waiting.append((f"{below}{name}/", inner, iter(_names(inner))))
+            try:
+                waiting.append((f"{below}{name}/", inner, iter(_names(inner))))
+            except PermissionError:
+                left_out(f"{below}{name}/", Why.UNREADABLE)
 
 
 def _names(directories: Sequence[Path]) -> list[str]:
@@ -90,7 +100,8 @@ def opened(name: str, path: Path) -> BinaryIO:
     return nofollow.open_path(path, len(PurePath(name).parts))
 
 
-def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> bool:
+    """Adds an entry. Returns False for a pipe, a socket or a device. Raises PermissionError."""
     member = archive.gettarinfo(path, name)
     # gettarinfo returns None for a socket.
     if member is not None and (member.isdir() or member.issym() or member.islnk()):
@@ -99,6 +110,9 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
         with opened(name, path) as data:
             member.size = os.fstat(data.fileno()).st_size
             archive.addfile(member, Padded(data, member.size))  # type: ignore[arg-type]
+    else:
+        return False
+    return True
 
 
 def _is_directory(path: Path) -> bool:

@@ -1,14 +1,16 @@
 """Uploads the results of a job to S3: the model and the output directory. `directory_sync.py` uploads while it runs."""
 
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
+from pathlib import Path, PurePath
+from typing import BinaryIO, NamedTuple
 
-from sagelet_engine.base import tarballs
+from sagelet_engine.base import nofollow, tarballs
 from sagelet_engine.base.errors import ClientFault
-from sagelet_engine.base.key_names import LeftOut, makes_key
+from sagelet_engine.base.inner_links import Budget, InnerLinks
+from sagelet_engine.base.key_names import LeftOut, Why, makes_key
 from sagelet_engine.base.volume import GIB, measured
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.model.job import Job
@@ -18,6 +20,24 @@ from sagelet_engine.model.training import TrainingJob
 _CHUNK = 1024 * 1024
 #: Bytes of a sparse directory that are always uploaded, whatever the volume's size.
 _MOST_HOLES = GIB
+
+
+class _File(NamedTuple):
+    """An ordinary file of a job, below a directory."""
+
+    root: Path
+    parts: tuple[str, ...]
+    size: int
+
+    def open(self) -> BinaryIO:
+        return nofollow.open_file(self.root, self.parts)
+
+    def is_readable(self) -> bool:
+        try:
+            with self.open():
+                return True
+        except PermissionError:
+            return False
 
 
 class TreeUploader:
@@ -44,22 +64,40 @@ class TreeUploader:
                 "VolumeSizeInGB: write no sparse files"
             )
 
-    def tree(self, directories: list[Path], target: S3Uri, left_out: LeftOut) -> None:
-        """Uploads a tree: small files in batches, others alone, all in the order of their names."""
-        found: dict[str, Path] = {}
-        for name, path in tarballs.merged(directories, left_out.add):
-            if not path.is_file() or path.is_symlink():
-                continue
-            if makes_key((target / name).key):
-                found[name] = path
-            else:
+    def tree(self, directories: list[Path], target: S3Uri, left_out: LeftOut, names: Sequence[str]) -> None:
+        """Uploads a tree: small files in batches, others alone, all in the order of their names.
+
+        What a link names in the same directory goes under the link's name. `names`: paths under which scripts know the
+        directory.
+        """
+        files: dict[str, _File] = {}
+        for name, file in self._files(directories, left_out, names):
+            if not makes_key((target / name).key):
                 left_out.add(name)
+            elif not file.is_readable():
+                left_out.add(name, Why.UNREADABLE)
+            else:
+                files[name] = file
         key = self._job.key
-        for names in batches((name, path.stat().st_size) for name, path in found.items()):
+        for batch_names in batches((name, files[name].size) for name in sorted(files)):
             with self._bucket_there(target), self._objects.batch(key.account, key.region, target.bucket) as batch:
-                for name in names:
-                    with batch.create((target / name).key) as out, tarballs.opened(name, found[name]) as data:
+                for name in batch_names:
+                    with batch.create((target / name).key) as out, files[name].open() as data:
                         shutil.copyfileobj(data, out, _CHUNK)
+
+    def _files(self, directories: list[Path], left_out: LeftOut, names: Sequence[str]) -> Iterator[tuple[str, "_File"]]:
+        budget = Budget(max(self._job.spec.volume_gib * GIB, _MOST_HOLES))
+        for name, path in tarballs.merged(directories, left_out.add):
+            mode = path.lstat().st_mode
+            parts = PurePath(name).parts
+            root = path.parents[len(parts) - 1]
+            if stat.S_ISREG(mode):
+                yield name, _File(root, parts, path.lstat().st_size)
+            elif stat.S_ISLNK(mode):
+                links = InnerLinks(root, (*names, str(root)), budget, left_out.add)
+                yield from ((one.name, _File(root, one.parts, one.status.st_size)) for one in links.files(parts))
+            elif not stat.S_ISDIR(mode):
+                left_out.add(name, Why.SPECIAL)
 
     @contextmanager
     def stream(self, target: S3Uri) -> Iterator[BinaryIO]:
@@ -121,7 +159,7 @@ class Uploader(TreeUploader):
             return []
         target = S3Uri.parse(self._training_job.output_uri)
         if not self._training_job.output.compressed:
-            self.tree(directories, target / name, left_out)
+            self.tree(directories, target / name, left_out, [where])
         else:
             with self.stream(target / f"{name}.tar.gz") as out:
                 tarballs.pack(directories, out, left_out.add)

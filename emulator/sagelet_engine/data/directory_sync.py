@@ -24,13 +24,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple
 
 from sagelet_engine.base import nofollow
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.base.key_names import LeftOut, makes_key
+from sagelet_engine.base.inner_links import Budget, InnerLinks, Parts, resolved, status_of
+from sagelet_engine.base.key_names import LeftOut, Why, makes_key
+from sagelet_engine.base.volume import GIB
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri, batches
@@ -176,7 +178,15 @@ class _Mirror:
         self._ledger = host.root / synced.ledger
         self._restored_file = host.root / synced.restored
         self.left_out = LeftOut(f"/opt/ml/{self._inner}")
+        #: Names under which scripts know the directory.
+        self._names = (f"/opt/ml/{self._inner}", str(host.opt_ml / self._inner))
+        self._most_linked = max(job.spec.volume_gib * GIB, GIB)
         self._seen: dict[str, Stamp] = {}
+        #: What the present look leaves out, and what the look before left out.
+        self._problems: dict[str, Why] = {}
+        self._before: dict[str, Why] = {}
+        #: Where files are that a link names, by the link's name.
+        self._linked: dict[str, Parts] = {}
         #: Files that are known to be in S3. None if S3 was not asked yet.
         self._sent: dict[str, Stamp] | None = None
 
@@ -197,25 +207,19 @@ class _Mirror:
 
     def wrote(self, name: str) -> bool:
         """True if the host has a file of this name that it wrote itself."""
-        path = self._inner / name
-        try:
-            directory = self._descend(path.parent)
-        except (FileNotFoundError, ClientFault):
-            # A part of the name is a file on this host.
+        root = self._host.opt_ml / self._inner
+        if self._host.behind_link(root):
             return False
-        try:
-            status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        finally:
-            os.close(directory)
-        return stat.S_ISREG(status.st_mode) and Stamp.of(status) != self._restored.get(name)
+        parts = resolved(root, PurePath(name).parts, self._names)
+        status = None if parts is None else status_of(root, parts)
+        return status is not None and stat.S_ISREG(status.st_mode) and Stamp.of(status) != self._restored.get(name)
 
     def sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
         if not self._host.opt_ml.is_dir():
             # The job did not remove this file.
             return
         files = self._scan()
+        self._report(final)
         # Another host may have deleted the restored file. It must not come back.
         mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}
         if self._sent is None or final:
@@ -234,7 +238,20 @@ class _Mirror:
             for name in self._send(names, files):
                 sent[name] = files[name]
             failpoint(Failpoint.AFTER_CHECKPOINT)
-        self._forget(had - files.keys(), sent, others)
+        gone = {name for name in had - files.keys() if not self._is_hidden(name)}
+        self._forget(gone, sent, others)
+
+    def _report(self, final: bool) -> None:
+        """Notes what is left out, if that is so at two looks: a script may make a link before its file."""
+        before, self._before = self._before, dict(self._problems)
+        self.left_out.add_all({name: why for name, why in self._before.items() if final or before.get(name) == why})
+
+    def _is_hidden(self, name: str) -> bool:
+        """True if a directory on the way to a file may not be read. Then the file is not gone."""
+        above = (str(parent) + "/" for parent in PurePath(name).parents)
+        return self._problems.get(name) is Why.UNREADABLE or any(
+            self._problems.get(one) is Why.UNREADABLE for one in above
+        )
 
     def _forget(self, gone: set[str], sent: dict[str, Stamp], others: "Sequence[_Mirror]") -> None:
         if not gone:
@@ -251,8 +268,8 @@ class _Mirror:
         sent = []
         with self._objects.batch(*self._where, self._target.bucket) as batch:
             for name in names:
-                with suppress(_Changed, FileNotFoundError, NotADirectoryError):
-                    with self._open(name) as source, batch.create(self._target.key + name) as copy:
+                with suppress(_Changed, FileNotFoundError, NotADirectoryError), self._open(name) as source:
+                    with batch.create(self._target.key + name) as copy:
                         _copy_unchanged(source, copy, files[name])
                     sent.append(name)
         return sent
@@ -267,7 +284,7 @@ class _Mirror:
         same: dict[str, Stamp] = {}
         for name, stamp in files.items():
             size, etag = there.get(name, (-1, ""))
-            with suppress(FileNotFoundError, NotADirectoryError):
+            with suppress(_Changed, FileNotFoundError, NotADirectoryError):
                 if size == stamp.size and etag == self._digest(name):
                     same[name] = stamp
         return same
@@ -281,8 +298,10 @@ class _Mirror:
         return digest.hexdigest()
 
     def _scan(self) -> dict[str, Stamp]:
-        """Returns every ordinary file by its name within the directory. Links are left out."""
+        """Returns every file by its name within the directory, also those that links name in the same directory."""
         found: dict[str, Stamp] = {}
+        links: list[Parts] = []
+        self._problems, self._linked = {}, {}
         try:
             top = self._descend(self._inner)
         except FileNotFoundError:
@@ -290,36 +309,60 @@ class _Mirror:
         try:
             for directory, below, names, place in os.fwalk(".", onerror=_unless_gone, dir_fd=top):
                 # Not os.fwalk: it calls itself for each level, and a script may nest directories to any depth.
-                below[:] = [name for name in below if self._may_hold_keys(os.path.join(directory, name))]
-                for name in names:
+                there = [(os.path.normpath(os.path.join(directory, name)), name) for name in (*below, *names)]
+                below[:] = [name for name in below if self._is_worth_a_look(os.path.join(directory, name), name, place)]
+                for path, name in there:
                     with suppress(FileNotFoundError):
-                        path = os.path.normpath(os.path.join(directory, name))
                         status = os.stat(name, dir_fd=place, follow_symlinks=False)
-                        if not stat.S_ISREG(status.st_mode) or _is_hole(status):
-                            continue
-                        if makes_key(self._target.key + path):
-                            found[path] = Stamp.of(status)
-                        else:
-                            self.left_out.add(path)
+                        if stat.S_ISLNK(status.st_mode):
+                            links.append(PurePath(path).parts)
+                        elif not stat.S_ISDIR(status.st_mode):
+                            self._take(found, path, status)
         finally:
             os.close(top)
+        self._follow(links, found)
         return found
 
-    def _may_hold_keys(self, directory: str) -> bool:
-        """True if a file in the directory may make a key. If not, the whole directory is left out."""
+    def _take(self, found: dict[str, Stamp], path: str, status: os.stat_result) -> None:
+        """Adds a file, or notes why it is left out."""
+        if not stat.S_ISREG(status.st_mode):
+            self._problems[path] = Why.SPECIAL
+        elif _is_hole(status):
+            self._problems[path] = Why.HOLES
+        elif not makes_key(self._target.key + path):
+            self._problems[path] = Why.KEY
+        else:
+            found[path] = Stamp.of(status)
+
+    def _follow(self, links: list[Parts], found: dict[str, Stamp]) -> None:
+        """Adds the files that links name, by the links' names."""
+        root = self._host.opt_ml / self._inner
+        known = InnerLinks(root, self._names, Budget(self._most_linked), self._problems.__setitem__)
+        for linked in (one for link in links for one in known.files(link)):
+            self._take(found, linked.name, linked.status)
+            self._linked[linked.name] = linked.parts
+
+    def _is_worth_a_look(self, directory: str, name: str, place: int) -> bool:
+        """True if a file in a directory may make a key, and may be read. If not, the whole directory is left out."""
         path = os.path.normpath(directory)
-        fits = makes_key(f"{self._target.key}{path}/x")
-        if not fits:
-            self.left_out.add(f"{path}/")
-        return fits
+        why = None if makes_key(f"{self._target.key}{path}/x") else Why.KEY
+        if why is None and not os.access(name, os.R_OK | os.X_OK, dir_fd=place, effective_ids=True):
+            why = Why.UNREADABLE if os.path.lexists(f"/proc/self/fd/{place}/{name}") else None
+        if why is not None:
+            self._problems[f"{path}/"] = why
+        return why is None
 
     def _open(self, name: str) -> BinaryIO:
-        path = self._inner / name
-        directory = self._descend(path.parent)
+        parts = self._linked.get(name, PurePath(name).parts)
+        top = self._descend(self._inner)
         try:
-            return nofollow.open_at(directory, path.name)
+            return nofollow.open_file(top, parts)
+        except PermissionError as error:
+            self._problems[name] = Why.UNREADABLE
+            self.left_out.add(name, Why.UNREADABLE)
+            raise _Changed from error
         finally:
-            os.close(directory)
+            os.close(top)
 
     def _descend(self, inner: Path) -> int:
         """Opens a directory within /opt/ml without following a link, because the job may put one anywhere at any
@@ -378,7 +421,7 @@ def _is_hole(status: os.stat_result) -> bool:
 
 
 def _unless_gone(error: OSError) -> None:
-    """Raises an error unless the directory is gone. An unreadable directory must not look like one whose files were
+    """Raises an error unless the directory is gone. A directory that fails must not look like one whose files were
     deleted.
     """
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):

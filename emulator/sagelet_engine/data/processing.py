@@ -87,7 +87,7 @@ class OutputUploader(TreeUploader):
         places = [host.opt_ml / output.inner for host in self._hosts]
         directories = [place for place in places if place.is_dir() and any(place.iterdir())]
         if directories:
-            self.tree(directories, output.target, left_out)
+            self.tree(directories, output.target, left_out, [output.local_path])
         return left_out.tell()
 
 

@@ -1,5 +1,6 @@
 """Checkpoints out to S3: continuous, whole, deletions and all, and after a crash of the server, too."""
 
+import errno
 import io
 import json
 import os
@@ -7,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
+from sagelet_engine.base import nofollow
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data import directory_sync
 from sagelet_engine.data.checkpoints import Checkpoints
@@ -295,15 +297,100 @@ def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path, place: str)
     assert bench.stored() == {}
 
 
-def test_links_and_pipes_within_are_left_out(bench: Bench, tmp_path: Path) -> None:
+def test_links_to_outside_and_pipes_are_left_out_and_named(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret/key").write_text("secret")
     bench.path("link").symlink_to(tmp_path / "secret/key")
     bench.path("directory").symlink_to(tmp_path / "secret")
+    bench.path("nowhere").symlink_to("missing")
+    bench.path("up").symlink_to("../../../../secret/key")
+    bench.path("self").symlink_to("self")
     os.mkfifo(bench.path("pipe"))
     bench.path("file").write_bytes(b"1")
     bench.checkpoints.sync(final=True)
     assert bench.stored() == {"run/file": b"1"}
+    start = "sagelet: warning: not uploaded from /opt/ml/checkpoints: "
+    links, special = sorted(text.removeprefix(start) for _, text in bench.checkpoints.warnings())
+    assert links.startswith("'directory', 'link', 'nowhere', 'self', 'up'. A link is uploaded if it names a file of")
+    assert special == "'pipe'. Only files go to S3, not pipes, sockets and devices"
+    bench.checkpoints.sync(final=True)
+    assert bench.checkpoints.warnings() == []
+
+
+def test_what_a_link_names_in_the_same_directory_goes_under_its_name(bench: Bench) -> None:
+    """Lightning's last.ckpt, a directory `latest`, absolute links, and the layout of the Hugging Face Hub's cache."""
+    bench.path("epoch=0.ckpt").write_bytes(b"0")
+    bench.path("last.ckpt").symlink_to("epoch=0.ckpt")
+    bench.path("absolute").symlink_to("/opt/ml/checkpoints/epoch=0.ckpt")
+    bench.path("host").symlink_to(bench.path("epoch=0.ckpt"))
+    bench.path("checkpoint-10").mkdir()
+    bench.path("checkpoint-10/optimizer.pt").write_bytes(b"10")
+    bench.path("latest").symlink_to("checkpoint-10")
+    bench.path("models--gpt2/blobs").mkdir(parents=True)
+    bench.path("models--gpt2/snapshots/r").mkdir(parents=True)
+    bench.path("models--gpt2/blobs/b").write_bytes(b"blob")
+    bench.path("models--gpt2/snapshots/r/config.json").symlink_to("../../blobs/b")
+    bench.look()
+    files = {
+        "run/epoch=0.ckpt": b"0",
+        "run/last.ckpt": b"0",
+        "run/absolute": b"0",
+        "run/host": b"0",
+        "run/checkpoint-10/optimizer.pt": b"10",
+        "run/latest/optimizer.pt": b"10",
+        "run/models--gpt2/blobs/b": b"blob",
+        "run/models--gpt2/snapshots/r/config.json": b"blob",
+    }
+    assert bench.stored() == files
+    assert bench.checkpoints.warnings() == []
+    bench.path("epoch=1.ckpt").write_bytes(b"1")
+    bench.path("last.ckpt").unlink()
+    bench.path("last.ckpt").symlink_to("epoch=1.ckpt")
+    bench.path("latest").unlink()
+    bench.look()
+    del files["run/latest/optimizer.pt"]
+    assert bench.stored() == {**files, "run/epoch=1.ckpt": b"1", "run/last.ckpt": b"1"}
+
+
+def test_a_link_that_waits_for_its_file_is_not_named_at_once(bench: Bench) -> None:
+    bench.path("last").symlink_to("next")
+    bench.checkpoints.sync()
+    assert bench.checkpoints.warnings() == []
+    bench.path("next").write_bytes(b"1")
+    bench.look()
+    assert bench.checkpoints.warnings() == []
+    assert bench.stored() == {"run/last": b"1", "run/next": b"1"}
+
+
+def test_a_file_that_may_not_be_read_is_left_out_and_stays_in_s3(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(root: nofollow.Root, inner: nofollow.Inner) -> BinaryIO:
+        if inner == ("locked",):
+            raise PermissionError(errno.EACCES, "Permission denied", "locked")
+        return opened(root, inner)
+
+    opened = nofollow.open_file
+    bench.path("locked").write_bytes(b"1")
+    bench.look()
+    monkeypatch.setattr(nofollow, "open_file", denied)
+    bench.path("locked").write_bytes(b"22")
+    bench.path("open").write_bytes(b"3")
+    bench.checkpoints.sync(final=True)
+    assert bench.stored() == {"run/locked": b"1", "run/open": b"3"}
+    ((_, warning),) = bench.checkpoints.warnings()
+    assert warning.endswith("'locked'. The server's user may not read the file: change the mode")
+
+
+def test_a_directory_that_may_not_be_read_is_named_and_its_files_stay_in_s3(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.path("deep").mkdir()
+    bench.path("deep/a").write_bytes(b"1")
+    bench.look()
+    monkeypatch.setattr(os, "access", lambda name, *_arguments, **_options: name != "deep")
+    bench.checkpoints.sync(final=True)
+    assert bench.stored() == {"run/deep/a": b"1"}
+    ((_, warning),) = bench.checkpoints.warnings()
+    assert "'deep/'. The server's user may not read" in warning
 
 
 def test_a_job_directory_that_was_removed_from_outside_deletes_nothing(bench: Bench, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Files whose names make no key of S3: they stay behind, the log says which, and the job is as it would be without."""
 
+import io
 import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,44 @@ def test_the_rest_is_uploaded(world: World, directory: str, changes: dict[str, A
     assert f"sagelet: warning: not uploaded from /opt/ml/{directory}: " in warning
     assert "'deep/loss-\\xff\\xfe.csv'" in warning
     assert "ddd..." in warning
+
+
+def links(directory: Path) -> None:
+    (directory / "last").symlink_to("real")
+    (directory / "all").symlink_to("deep")
+    (directory / "out").symlink_to("/etc/passwd")
+    os.mkfifo(directory / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("directory", "prefix"), [("model", "one/output/model/"), ("output/data", "one/output/output/")]
+)
+def test_links_go_as_the_files_that_they_name(world: World, directory: str, prefix: str) -> None:
+    world.create("one", **FILES)
+    opt_ml = world.host("one").plan.hosts[0].opt_ml
+    write(opt_ml / directory, "real", "deep/w")
+    links(opt_ml / directory)
+    world.host("one").end(0)
+    world.ended("one")
+    assert sorted(world.objects.under("out")) == [f"{prefix}{name}" for name in ("all/w", "deep/w", "last", "real")]
+    start = f"sagelet: warning: not uploaded from /opt/ml/{directory}: "
+    assert sorted(line.removeprefix(start)[:6] for line in world.log("one") if start in line) == ["'out'.", "'pipe'"]
+
+
+def test_an_archive_keeps_links_and_names_pipes(world: World) -> None:
+    world.create("one", **ARCHIVE)
+    opt_ml = world.host("one").plan.hosts[0].opt_ml
+    write(opt_ml / "model", "real", "deep/w")
+    links(opt_ml / "model")
+    world.host("one").end(0)
+    world.ended("one")
+    content = io.BytesIO(world.objects.under("out")["one/output/model.tar.gz"])
+    with tarfile.open(fileobj=content) as archive:
+        kinds = {member.name: member.linkname for member in archive.getmembers()}
+    assert kinds == {"all": "deep", "deep": "", "deep/w": "", "last": "real", "out": "/etc/passwd", "real": ""}
+    warnings = [line for line in world.log("one") if "sagelet: warning" in line]
+    where = "sagelet: warning: not uploaded from /opt/ml/model: "
+    assert warnings == [f"{where}'pipe'. Only files go to S3, not pipes, sockets and devices"]
 
 
 def test_an_archive_has_names_of_any_bytes(world: World) -> None:

@@ -193,7 +193,7 @@ def test_what_no_path_reaches_is_told_and_the_rest_is_packed(tmp_path: Path) -> 
         here = below
     os.close(here)
     told: list[str] = []
-    pack([source], archive, told.append)
+    pack([source], archive, lambda name, _why: told.append(name))
     remove_tree(source)
     with tarfile.open(archive) as packed:
         assert "good" in packed.getnames()
