@@ -50,7 +50,7 @@ class InnerLinks:
 
     def __init__(self, root: Path, names: Sequence[str], budget: Budget, left_out: Callable[[str, Why], None]) -> None:
         """`names`: absolute paths under which scripts know the directory. `left_out` takes a link, or a name behind
-        one, that is no file to upload, and why.
+        one, that cannot be uploaded, and why.
         """
         self._root = root
         self._names = names
