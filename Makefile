@@ -38,55 +38,30 @@ setup-hub: .venv-hub/.ready
 setup-browser: .axe/.ready
 setup-pythons: .venv-pythons/.ready
 
-# pip prints hundreds of lines: they are in setup.log of the environment, which is shown when a command fails.
+# uv installs, or pip where uv cannot be had. uv and pip print hundreds of lines: they are in setup.log of the
+# environment, which is shown when a command fails.
 LOG = $(@D)/setup.log
 SHOW_LOG = { cat "$(LOG)"; echo "This failed; the lines above are $(LOG)."; exit 1; }
-# pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
-# .venv may be a link to an environment that outlives this checkout (.ci/run).
-ENVIRONMENT = $$(cd $(@D) && pwd -P)
-PIP = "$(ENVIRONMENT)"/bin/python -m pip --disable-pip-version-check
-MAKE_ENVIRONMENT = test -e $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+MAKE_ENVIRONMENT = $(PYTHON) .ci/environments.py $(@D) && touch $@
 
 # SAGELET_TORCH_BUILD=cuda installs torch with NVIDIA's libraries. Whoever sets it wants it to happen.
 ifdef SAGELET_TORCH_BUILD
 .PHONY: .venv/.ready
 endif
-.venv/.ready: pyproject.toml images/training/install_torch.py images/training/requirements-cpu-plugin.txt $(wildcard images/training/torch_without_cuda/*.py)
-	@echo "setup: sagelet, torch without CUDA and the tools into .venv: 2.0 GB (SAGELET_TORCH_BUILD=cuda: 7.9 GB), 1 to 5 minutes; $(LOG)"
+.venv/.ready: pyproject.toml .ci/environments.py images/training/install_torch.py images/training/requirements-cpu-plugin.txt $(wildcard images/training/torch_without_cuda/*.py)
 	@$(MAKE_ENVIRONMENT)
-	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@touch $@
 
-.venv-sdk/.ready: tests/clients-requirements.txt
-	@echo "setup-sdk: the SageMaker SDK v2 and the AWS CLI into .venv-sdk: 1.0 GB, 1 to 3 minutes; $(LOG)"
+.venv-sdk/.ready: tests/clients-requirements.txt .ci/environments.py
 	@$(MAKE_ENVIRONMENT)
-	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@touch $@
 
-.venv-sdk3/.ready: tests/clients-v3-requirements.txt
-	@echo "setup-sdk3: the SageMaker SDK v3 into .venv-sdk3; $(LOG)"
+.venv-sdk3/.ready: tests/clients-v3-requirements.txt .ci/environments.py
 	@$(MAKE_ENVIRONMENT)
-	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@touch $@
 
-.venv-s3/.ready: tests/s3-clients-requirements.txt
-	@echo "setup-s3: other people's S3 clients into .venv-s3; $(LOG)"
+.venv-s3/.ready: tests/s3-clients-requirements.txt .ci/environments.py
 	@$(MAKE_ENVIRONMENT)
-	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@rm -rf $(@D)/boto3-1.26
-	@$(PIP) install --target $(@D)/boto3-1.26 'boto3>=1.26,<1.27' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@touch $@
 
-# pip would not take transformers 4.17 without its tokenizers, which have no wheel for this Python; nothing here needs them.
-.venv-hub/.ready: tests/hub-clients-requirements.txt
-	@echo "setup-hub: clients of the Hugging Face Hub into .venv-hub; $(LOG)"
+.venv-hub/.ready: tests/hub-clients-requirements.txt .ci/environments.py
 	@$(MAKE_ENVIRONMENT)
-	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@rm -rf $(@D)/2021 $(@D)/2022
-	@$(PIP) install --no-deps --target $(@D)/2021 transformers==4.17.0 huggingface_hub==0.4.0 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@$(PIP) install --no-deps --target $(@D)/2022 huggingface_hub==0.10.1 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
-	@touch $@
 
 # Environments of Python 3.10 to 3.13, of those that are here, for the wheel. It says which are not, and looks again next time.
 .venv-pythons/.ready: pyproject.toml tests/support/pythons.py
@@ -98,7 +73,7 @@ endif
 # axe-core comes in a wheel, so that no npm is needed; what that wheel depends on is another way to drive a browser.
 .axe/.ready: tests/axe-requirements.txt setup
 	@mkdir -p .axe
-	@test -e .axe/axe_playwright_python || $(BIN)/python -m pip --disable-pip-version-check install --no-deps --target "$$(cd .axe && pwd -P)" -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@test -e .axe/axe_playwright_python || $(BIN)/python .ci/environments.py install --no-deps --target "$$(cd .axe && pwd -P)" -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@touch $@
 
 # Without CUDA, too; SAGELET_TORCH_BUILD=cuda forces the other build.

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Installs torch, torch_xla and what fits them into the Python that runs this file, without CUDA or with it.
 
-    python install_torch.py [--build auto|cpu|cuda] [--index-url URL] [--download DIRECTORY]
+    python install_torch.py [--build auto|cpu|cuda] [--index-url URL] [--download DIRECTORY] [REQUIREMENT...]
 
-Without CUDA there are two ways. Where PyTorch's index of CPU wheels answers, pip installs from it. Otherwise pip
-downloads the ordinary wheel, and `torch_without_cuda` leaves out of it what is for GPUs. The Dockerfile of the training
-image, `sagelet install-torch`, `sagelet bundle` and `make setup` call this file. Standard library only, Python 3.9.
+uv installs, or pip where uv cannot be had (`installing`). Without CUDA there are two ways. Where PyTorch's index of CPU
+wheels answers, the wheel is from there. Otherwise it is the ordinary one, and `torch_without_cuda` leaves out what is
+for GPUs. That part is not even downloaded where the index allows it. The Dockerfile of the training image, `sagelet
+install-torch`, `sagelet bundle` and `make setup` call this file. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ import os
 import platform
 import re
 import ssl
-import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -29,9 +29,12 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from installing.progress import Progress
+from installing.remote_wheel import NotInRanges, RemoteWheel
+from installing.tool import InstallFailed, choose
 from torch_without_cuda.elf import NotAnElfFile
 from torch_without_cuda.stand_ins import UnknownLayout
-from torch_without_cuda.wheel import MARKER, revision, without_cuda, without_requirements
+from torch_without_cuda.wheel import DROPPED, MARKER, revision, without_cuda, without_requirements
 
 #: PyTorch's own index of wheels that are built without CUDA.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -46,10 +49,6 @@ CPU_PLUGIN, PLUGIN_RELEASES = Path(__file__).with_name("requirements-cpu-plugin.
 CPU_PLUGIN_NAME = "lammps-jax-pjrt-cpu"
 
 
-class InstallFailed(Exception):
-    """pip failed, or there is none. The message says what to do."""
-
-
 @dataclass(frozen=True)
 class Wanted:
     #: `cpu` or `cuda`.
@@ -61,6 +60,8 @@ class Wanted:
     torchaudio: str | None = None
     #: An index for torch and its siblings alone, or None.
     index_url: str | None = None
+    #: Requirements of other packages that are installed after torch.
+    others: tuple[str, ...] = ()
     #: The directory in which the wheels are left. None: they are installed.
     folder: Path | None = None
 
@@ -83,7 +84,7 @@ class Installed:
 @dataclass
 class Installer:
     wanted: Wanted
-    #: Runs `python -m pip` with these arguments. Raises InstallFailed.
+    #: Does what `python -m pip` does with these arguments. Raises InstallFailed.
     pip: Callable[[Sequence[str]], None]
     #: True if the index at this address answers.
     answers: Callable[[str], bool]
@@ -91,6 +92,9 @@ class Installer:
     say: Callable[[str], None] = print
     #: True if the plugin of CPU_PLUGIN is installed.
     has_cpu_plugin: bool = False
+    #: Returns the wheel of `NAME==VERSION` if parts of it can be asked for, else None.
+    find_wheel: Callable[[str], RemoteWheel | None] = lambda _requirement: None
+    progress: Progress = field(default_factory=Progress)
 
     def run(self) -> None:
         """Installs what is wanted. Raises InstallFailed."""
@@ -106,6 +110,8 @@ class Installer:
             self._install_cpu_plugin(wanted.torch_xla)
         if wanted.siblings:
             self.pip(["install", *self._index(wanted.index_url), f"torch=={wanted.torch}", *wanted.siblings])
+        if wanted.others:
+            self.pip(["install", f"torch=={wanted.torch}", *wanted.others])
 
     def download(self, folder: Path) -> None:
         """Leaves the wheels of torch and XLA's CPU plugin in the folder, and installs nothing. Raises InstallFailed."""
@@ -198,18 +204,41 @@ class Installer:
 
     def _wheel_without_cuda(self, folder: Path) -> bool:
         """Leaves torch's wheel in the folder. Returns False if it is the ordinary one."""
-        self.say(f"torch {self.wanted.torch} without CUDA: 900 MB to download, 600 MB installed")
         with TemporaryDirectory(prefix="torch-", dir=folder) as downloads:
-            self._download(Path(downloads))
-            (wheel,) = Path(downloads).iterdir()
-            self.say("Leaving out what is for GPUs")
+            wheel = self._fetch_what_is_kept(Path(downloads))
+            is_whole = wheel is None
+            if wheel is None:
+                self.say(f"torch {self.wanted.torch} without CUDA: 900 MB to download, 600 MB installed")
+                self._download(Path(downloads))
+                (wheel,) = Path(downloads).iterdir()
             try:
-                without_cuda(wheel, folder)
+                with self.progress.step("leaving out what is for GPUs"):
+                    without_cuda(wheel, folder)
             except (UnknownLayout, NotAnElfFile) as error:
                 self.say(f"The ordinary torch is taken, because {error}")
-                wheel.rename(folder / wheel.name)
+                if is_whole:
+                    wheel.rename(folder / wheel.name)
+                else:
+                    self._download(folder)
                 return False
         return True
+
+    def _fetch_what_is_kept(self, folder: Path) -> Path | None:
+        """Leaves torch's wheel in the folder, without the content of what is for GPUs. None if that is not possible."""
+        remote = self.find_wheel(f"torch=={self.wanted.torch}")
+        if remote is None:
+            return None
+        self.say(f"torch {self.wanted.torch} without CUDA: 150 MB of 900 MB to download, 600 MB installed")
+        with self.progress.step(f"torch {self.wanted.torch}, what is not for GPUs") as step:
+
+            def show(done: int, total: int) -> None:
+                step.now = f"{done / 1e6:.0f} of {total / 1e6:.0f} MB"
+
+            try:
+                return remote.fetch(folder, DROPPED, show)
+            except NotInRanges as error:
+                self.say(f"The whole wheel is downloaded, because {error}")
+                return None
 
     def _index(self, url: str | None) -> list[str]:
         return [] if url is None else ["--index-url", url]
@@ -259,13 +288,6 @@ def unneeded_packages() -> list[str]:
     return sorted(cuda - required)
 
 
-def run_pip(arguments: Sequence[str]) -> None:
-    """Runs `python -m pip`. Raises InstallFailed."""
-    command = [sys.executable, "-m", "pip", arguments[0], "--disable-pip-version-check", *arguments[1:]]
-    if subprocess.run(command, check=False).returncode:
-        raise InstallFailed(f"pip failed: {' '.join(arguments)}")
-
-
 def can_be_rewritten() -> bool:
     """True if PyTorch's ordinary wheel for this machine has CUDA in it, and the stand-ins are for its processor."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
@@ -285,6 +307,7 @@ def wanted(arguments: Sequence[str]) -> Wanted:
         metavar="DIRECTORY",
         help="leave the wheels of torch and the plugin there",
     )
+    parser.add_argument("others", nargs="*", metavar="REQUIREMENT", help="other packages, installed after torch")
     given = parser.parse_args(arguments)
     if given.build not in BUILDS:
         parser.error(f"{VARIABLE}={given.build}: it is {', '.join(BUILDS)}")
@@ -296,22 +319,31 @@ def wanted(arguments: Sequence[str]) -> Wanted:
         torchvision=given.torchvision or None,
         torchaudio=given.torchaudio or None,
         index_url=given.index_url or None,
+        others=tuple(given.others),
     )
 
 
 def main(arguments: Sequence[str]) -> int:
     want = wanted(arguments)
     say = partial(print, flush=True)
-    installer = Installer(want, run_pip, is_reachable, installed_torch(), say, has_cpu_plugin())
+    progress = Progress()
+    try:
+        with progress.step("what installs"):
+            tool = choose(say=progress.say)
+    except InstallFailed as error:
+        print(f"torch was not installed: {error}", file=sys.stderr)
+        return 1
+    installer = Installer(want, tool, is_reachable, installed_torch(), say, has_cpu_plugin(), tool.find_wheel, progress)
     if not can_be_rewritten():
         # There pip's wheel is for CPUs, or there is none.
         installer.wanted = Wanted(**{**vars(want), "build": "cuda"})
     started = time.monotonic()
     try:
-        if want.folder is not None:
-            installer.download(want.folder)
-            return 0
-        installer.run()
+        with progress.shown():
+            if want.folder is not None:
+                installer.download(want.folder)
+                return 0
+            installer.run()
     except InstallFailed as error:
         print(f"torch was not installed: {error}", file=sys.stderr)
         return 1

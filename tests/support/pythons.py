@@ -17,6 +17,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "images/training"))
+
+from installing.tool import choose  # noqa: E402
+
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 #: What `make setup-pythons` makes.
 ENVIRONMENTS = ROOT / ".venv-pythons"
@@ -69,7 +73,10 @@ def _works(python: Path, version: str) -> bool:
 
 
 def make_environment(python: Path, directory: Path) -> None:
-    """Makes an environment with sagelet's dependencies and pytest, unless it is there. Raises CalledProcessError."""
+    """Makes an environment with sagelet's dependencies and pytest, unless it is there.
+
+    Raises CalledProcessError and InstallFailed.
+    """
     said = subprocess.run([python, "-VV"], capture_output=True, text=True, check=True).stdout
     wanted = hashlib.sha256(said.encode() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
     stamp = directory / STAMP
@@ -77,10 +84,10 @@ def make_environment(python: Path, directory: Path) -> None:
         return
     shutil.rmtree(directory, ignore_errors=True)
     subprocess.run([python, "-m", "venv", directory], check=True)
-    own = directory / "bin" / "python"
-    subprocess.run([own, *_PIP, "install", ROOT, "pytest>=9,<10"], check=True)
-    subprocess.run([own, *_PIP, "install", "--dry-run", f"{ROOT}[dev]"], check=True)
-    subprocess.run([own, *_PIP, "uninstall", "--yes", "sagelet"], check=True)
+    tool = choose(str(directory / "bin" / "python"), (sys.executable, str(ROOT / ".venv/bin/python")))
+    tool(["install", str(ROOT), "pytest>=9,<10"])
+    tool(["install", "--dry-run", f"{ROOT}[dev]"])
+    tool(["uninstall", "--yes", "sagelet"])
     stamp.write_text(wanted)
 
 

@@ -193,15 +193,16 @@ class Serving:
 def home(directory: Path) -> dict[str, str]:
     """Makes an empty home and returns the variables of a person there: none of AWS's, of sagelet's or of the tests'.
 
-    Servers take a free port, because others may have 4599. pip keeps the cache of whoever runs the tests.
+    Servers take a free port, because others may have 4599. pip and uv keep the caches of whoever runs the tests.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
     place = directory / "home"
     place.mkdir()
     python = Path(sys.base_prefix) / "bin"
-    cache = os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))
+    own = Path.home() / ".cache"
+    caches = {name: os.environ.get(name, str(own / name[:-10].lower())) for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR")}
     path = f"{python}{os.pathsep}{kept['PATH']}"
-    return {**kept, "HOME": str(place), "PATH": path, "PIP_CACHE_DIR": cache, "SAGELET_PORT": "0"}
+    return {**kept, "HOME": str(place), "PATH": path, **caches, "SAGELET_PORT": "0"}
 
 
 def furnish(environment: Path, *others: Path) -> None:

@@ -18,7 +18,7 @@ Runner = Callable[[Sequence[str]], int]
 
 
 class TorchNotInstalled(SageletError):
-    """pip failed. Its output says why."""
+    """uv or pip failed. Its output says why."""
 
 
 def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
@@ -30,8 +30,7 @@ def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
     versions = {name: take(others, name) for name in ("torch", "torch_xla")}
     options = [word for name, version in versions.items() for word in (f"--{name.replace('_', '-')}", version)]
     installer = str(find_root() / INSTALLER)
-    _run(run, "torch", [sys.executable, installer, "--build", build.value, *options])
-    _run(run, "what jobs need beside torch", [sys.executable, "-m", "pip", "install", *others])
+    _run(run, "torch and what jobs need", [sys.executable, installer, "--build", build.value, *options, *others])
 
 
 def requirements_of_the_extra() -> list[str]:
@@ -58,7 +57,7 @@ def _run(run: Runner, what: str, command: Sequence[str]) -> None:
     status = run(command)
     if status:
         raise TorchNotInstalled(
-            f"{what}: pip ended with exit status {status}; its output above says why. {pip_remedy()}"
+            f"{what}: the installation ended with exit status {status}; its output above says why. {pip_remedy()}"
         )
 
 

@@ -1,7 +1,7 @@
 """From a clone to the first finished compiled job, stage by stage, as a newcomer does it.
 
 It makes a clone and an environment in a directory, and runs the tutorial's commands and script there, without Docker.
-The full form downloads 1.2 GB into an empty cache of pip. The short form uses the cache of the machine.
+The full form downloads into empty caches of pip and uv. The short form uses the caches of the machine.
 """
 
 import subprocess
@@ -20,10 +20,10 @@ HEADS = (("stage", "seconds", "MB on the disk afterwards"),)
 def run(scale: Scale, directory: Path) -> list[Table]:
     environ = walks.home(directory)
     if scale is Scale.FULL:
-        environ["PIP_CACHE_DIR"] = str(directory / "home" / "pip")
+        environ.update({f"{name}_CACHE_DIR": str(directory / "home" / name.lower()) for name in ("PIP", "UV")})
     rows = _stages(directory, Terminal(directory, environ))
     together = sum(seconds for _, seconds, _ in rows)
-    cache = "an empty cache of pip" if scale is Scale.FULL else "pip's cache as it was"
+    cache = "empty caches of pip and uv" if scale is Scale.FULL else "the caches of pip and uv as they were"
     return [Table("Stages", HEADS[0], [*rows, ("together", together, "")], f"With {cache}.")]
 
 

@@ -22,13 +22,14 @@ from install_torch import (
     TORCH_XLA,
     Installed,
     Installer,
-    InstallFailed,
     Wanted,
     installed_torch,
     is_reachable,
     unneeded_packages,
     wanted,
 )
+from installing.remote_wheel import NotInRanges, RemoteWheel
+from installing.tool import InstallFailed
 from sagelet_api.cli.main import main
 from sagelet_engine.images import bundle
 from sagelet_engine.images.context import DOCKERFILE, find_root
@@ -225,6 +226,52 @@ def test_cuda_replaces_a_torch_without_it() -> None:
     assert pip.commands[0] == f"install --force-reinstall --no-deps torch=={TORCH}"
 
 
+def test_others_come_last_beside_the_same_torch() -> None:
+    pip = Pip()
+    run(wanted(["--build", "cuda", "transformers<5", "accelerate"]), pip)
+    assert pip.commands[-1] == f"install torch=={TORCH} transformers<5 accelerate"
+
+
+class Remote(RemoteWheel):
+    """A wheel of which parts are asked for, beside this one."""
+
+    def fetch(self, folder: Path, dropped: re.Pattern[str], progress: Callable[[int, int], None]) -> Path:
+        if self.environ:
+            raise NotInRanges("the index does not send ranges")
+        progress(1, 2)
+        return Path(shutil.copy(self.url, folder))
+
+
+def test_what_is_for_gpus_is_not_downloaded_where_the_index_allows_it(wheel: Path) -> None:
+    pip, said = Pip(wheel), list[str]()
+    Installer(
+        Wanted("cpu"), pip, lambda url: False, None, said.append, find_wheel=lambda _: Remote(str(wheel), {})
+    ).run()
+    assert pip.commands[0].startswith("install --no-index"), "nothing is downloaded by pip"
+    assert "torch/lib/libtorch_cuda_linalg.so" not in pip.members
+    assert "150 MB of 900 MB" in said[1]
+
+
+def test_the_whole_wheel_is_downloaded_where_the_index_sends_no_ranges(wheel: Path) -> None:
+    pip, said = Pip(wheel), list[str]()
+    refusing = Remote(str(wheel), {"refuses": "1"})
+    Installer(Wanted("cpu"), pip, lambda url: False, None, said.append, find_wheel=lambda _: refusing).run()
+    assert pip.commands[0].startswith("download")
+    assert "The whole wheel is downloaded, because the index does not send ranges" in said
+
+
+def test_a_bundle_has_the_whole_wheel_where_it_cannot_be_made_smaller(tmp_path: Path) -> None:
+    """The one that was read in parts lacks what the ordinary torch loads."""
+    other = torch_wheel(tmp_path / "torch", has_cuda=False)
+    pip = Pip(other)
+    (tmp_path / "bundle").mkdir()
+    remote = Remote(str(other), {})
+    want = Wanted("cpu", torch_xla=None)
+    Installer(want, pip, lambda url: False, None, find_wheel=lambda _: remote).download(tmp_path / "bundle")
+    assert pip.commands == [f"download --no-deps --only-binary :all: --dest DOWNLOADS torch=={TORCH}"]
+    assert [file.name for file in (tmp_path / "bundle").iterdir()] == [other.name]
+
+
 def test_options_and_the_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SAGELET_TORCH_BUILD", raising=False)
     assert wanted([]) == Wanted("cpu")
@@ -240,9 +287,13 @@ def test_options_and_the_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_a_failure_of_pip_is_an_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(install_torch, "run_pip", Pip(failing=f"torch=={TORCH}"))
-    assert install_torch.main(["--build", "cuda"]) == 1
-    assert "torch was not installed: pip failed" in capsys.readouterr().err
+    monkeypatch.setenv("SAGELET_INSTALLER", "pip")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert install_torch.main(["--build", "cuda", "--torch", "0.0.1"]) == 1
+    assert "torch was not installed: pip failed: install torch==0.0.1" in capsys.readouterr().err
+    monkeypatch.setenv("SAGELET_INSTALLER", "conda")
+    assert install_torch.main([]) == 1
+    assert "SAGELET_INSTALLER=conda: it is auto, uv, pip" in capsys.readouterr().err
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -342,8 +393,7 @@ def test_sagelet_s_own_environment_gets_the_whole_extra() -> None:
     installer = str(find_root() / "training" / "install_torch.py")
     options = ["--build", "auto", "--torch", "2.9.0", "--torch-xla", "2.9.0"]
     assert commands == [
-        [sys.executable, installer, *options],
-        [sys.executable, "-m", "pip", "install", "transformers<5,>=4.57"],
+        [sys.executable, installer, *options, "transformers<5,>=4.57"],
     ]
     assert requirements_of_the_extra() == EXTRA
 
