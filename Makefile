@@ -11,7 +11,8 @@ TEST_WORKERS ?= 2
 help:
 	@echo "make demo    set up, train a GPT-2 natively, by XLA and by Inductor through the SageMaker SDK, compare;"
 	@echo "             REPEAT=3: train each pair three times more, in turn, for verdicts with intervals"
-	@echo "make test    set up, run the tests that this machine can run"
+	@echo "make test    set up, run one proof of each thing: at most ten minutes on two cores"
+	@echo "             ALL=1: every test that this machine can run; TESTS=tests/unit/doctor: these"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make period  ten training scripts of 2021 to 2024, natively and compiled, each by one and by four workers"
@@ -86,8 +87,25 @@ demo: setup setup-sdk
 up: setup
 	$(BIN)/sagelet up
 
+PYTEST = $(BIN)/python -m pytest
+IN_WORKERS = -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+# Targets that the tests TESTS name as a remedy for what is missing.
+MISSING = env -u SAGELET_TEST_REQUIRE $(PYTEST) --collect-only -qq $(TESTS) | sed -n 's/^Left out .*`make \(setup-[a-z0-9]*\)`.*/\1/p'
+
+ifdef TESTS
+# A file is run in one process: its progress is seen, and `--pdb` in PYTEST_ARGS works.
+test: setup
+	@missing=$$($(MISSING)) && { test -z "$$missing" || $(MAKE) --no-print-directory $$missing; }
+	$(PYTEST) $(if $(findstring .py,$(TESTS)),,$(IN_WORKERS)) $(TESTS) $(PYTEST_ARGS)
+else ifdef ALL
 test: setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@echo "make test ALL=1: every test that this machine can run, most of an hour on two cores"
+	$(PYTEST) $(IN_WORKERS) $(PYTEST_ARGS)
+else
+test: setup setup-sdk
+	@echo "make test: one proof of each thing, at most ten minutes on two cores; at the end it says what it left out"
+	$(PYTEST) $(IN_WORKERS) --chosen $(PYTEST_ARGS)
+endif
 
 properties: setup
 	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)
@@ -102,6 +120,7 @@ docs: setup
 	$(BIN)/python docs/doctor_rules.py
 	$(BIN)/python docs/command_line.py
 	$(BIN)/python docs/settings_page.py
+	PYTHONPATH=tests $(BIN)/python docs/layers_table.py
 
 # Pictures of the pages for the documentation, of jobs that it trains. Needs Debian's chromium.
 screenshots: setup

@@ -22,6 +22,7 @@ from sagelet_engine.machine.runtimes import NEEDED_MODULES, missing_modules
 from support import front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
+from support.layers import Choice
 from support.private_docker import missing_dockerd
 from support.private_podman import missing_podman
 from support.pythons import VERSIONS, marker_of, missing_python
@@ -42,6 +43,15 @@ settings.register_profile(
     "thorough", settings.get_profile("quick"), max_examples=20_000, derandomize=False, print_blob=True
 )
 settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chosen", action="store_true", help="run what tests/layers.toml chooses, as `make test` does")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("chosen"):
+        config.pluginmanager.register(Choice())
 
 
 @pytest.fixture(scope="session", autouse=True)
