@@ -6,9 +6,12 @@ dictionary with `loss` is of training, one with `eval_loss` of evaluation, and o
 """
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from sagelet_engine.base.number_text import number_in
 
 #: The most characters of a dictionary. A Trainer's has a few hundred.
 LONGEST = 4096
@@ -67,7 +70,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
+        number = number_in(value) if isinstance(value, str) else float(value)
+    except OverflowError:
         return None
-    return number if abs(number) < float("inf") else None
+    return number if number is not None and math.isfinite(number) else None

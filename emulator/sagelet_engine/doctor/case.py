@@ -68,6 +68,8 @@ class Progress:
     timed_out: bool = False
     #: True if a host left an entry in SM_MODEL_DIR. None while the job runs, and if it never ran.
     saved: bool | None = None
+    #: Metrics that were NaN or infinite: name, value, and True if the value was the last.
+    not_finite: Sequence[tuple[str, str, bool]] = ()
 
     @property
     def failed(self) -> bool:

@@ -24,6 +24,7 @@ class Section(str, Enum):
     STORAGE = f"{GUIDE}/model-train-storage.html"
     RUNNING = f"{GUIDE}/your-algorithms-training-algo-running-container.html"
     OUTPUT = f"{GUIDE}/your-algorithms-training-algo-output.html"
+    METRICS = f"{GUIDE}/training-metrics.html"
     DESCRIBE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html"
     PROCESSING = f"{GUIDE}/build-your-own-processing-container.html"
     DESCRIBE_PROCESSING = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeProcessingJob.html"
@@ -50,6 +51,7 @@ TITLES = {
     Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
     Section.STORAGE: "Amazon SageMaker AI Training Storage Folders",
     Section.RUNNING: "How Amazon SageMaker AI Runs Your Training Image",
+    Section.METRICS: "Amazon SageMaker AI Metrics Available in Amazon CloudWatch: Define training metrics",
     Section.OUTPUT: "How Amazon SageMaker AI Processes Training Output",
     Section.DESCRIBE: "DescribeTrainingJob",
     Section.PROCESSING: "Build Your Own Processing Container (Advanced Scenario)",

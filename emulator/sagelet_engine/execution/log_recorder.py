@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import OutputTooLong, RuntimeUnavailable
@@ -200,7 +201,8 @@ class Recorder:
         self._stream = self._store.append_output(self._stream, events, position, points, self._clock.now_ms())
         failpoint(Failpoint.AFTER_LINES)
         if points:
-            publish(self._sink, self._job.key, points, self._note)
+            finite = [point for point in points if isfinite(point.value)]
+            publish(self._sink, self._job.key, finite, self._note)
 
 
 def note_after_end(store: Store, clock: Clock, job: Job, host: str, texts: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.pipelines.expression_rules import operand_faults
 from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve, text_of
 
@@ -105,6 +106,9 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise Unresolved(f"{text_of(value)[:200]} is not a number")
     try:
-        return float(value)
-    except (ValueError, OverflowError) as error:
-        raise Unresolved(f"{text_of(value)[:200]} is not a number") from error
+        number = number_in(value) if isinstance(value, str) else float(value)
+    except OverflowError:
+        number = None
+    if number is None:
+        raise Unresolved(f"{text_of(value)[:200]} is not a number")
+    return number

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sagelet_engine.base import nofollow
@@ -65,11 +65,12 @@ class DoctorInputs:
 
     def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
         hosts: Mapping[str, Observation] = end.hosts if end else {}
+        odd = self.store.points.not_finite(job.id)
         directories = JobDirectories.of(self.data, job)
         first = verdict.first_failed(hosts, {host: end_notes(directories.host(host).failure_file) for host in hosts})
         lines, last_ms = last_lines(self.store, job, first or job.hosts[0])
         if end is None and job.secondary is SecondaryStatus.TRAINING:
-            return _under_way(report, now_ms, lines, last_ms)
+            return replace(_under_way(report, now_ms, lines, last_ms), not_finite=odd)
         return Progress(
             (end.verdict.status if end else job.status).value,
             out_of_memory=any(host.out_of_memory for host in hosts.values()),
@@ -79,6 +80,7 @@ class DoctorInputs:
             cause=end.verdict.cause if end else verdict.cause_in(job.transitions[-1].message),
             timed_out=job.stop_cause is StopCause.MAX_RUNTIME,
             saved=any(_has_entries(directories.host(host).model) for host in job.hosts) if end else None,
+            not_finite=odd,
         )
 
     def _baseline(self, job: TrainingJob, setup: Setup, sources: Sources) -> Baseline | None:

@@ -310,10 +310,7 @@ class Store(Database):
         )
         with self.changes.changing(), self._write(durable=False) as db:
             sql_logs.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
-            db.executemany(
-                "INSERT INTO metric_points (job_id, name, value, time_ms, host) VALUES (?, ?, ?, ?, ?)",
-                [(stream.job_id, point.name, point.value, point.time_ms, stream.host) for point in points],
-            )
+            sql_metrics.insert_points(db, stream.job_id, stream.host, points)
             db.execute(
                 # Relative, because events may have been removed meanwhile. A line makes a deleted stream visible again.
                 "UPDATE log_streams SET position = ?, first_ms = coalesce(first_ms, ?), last_ms = ?, ingested_ms = ?,"

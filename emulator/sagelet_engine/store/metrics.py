@@ -1,9 +1,10 @@
 """SQL of metrics that do not come from log lines: those of hosts, and those of BatchPutMetrics."""
 
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from sagelet_engine.model.series import Sample
 from sagelet_engine.model.sinks import MetricPoint
@@ -25,6 +26,42 @@ MIGRATION = """
     CREATE INDEX component_points_by_name ON component_points (account, region, component, name, seq);
     CREATE INDEX component_points_by_job ON component_points (job_id) WHERE job_id IS NOT NULL;
     """
+
+
+#: The newest value of a metric that was NaN or infinite, and the number of the newest finite one before it.
+NOT_FINITE_MIGRATION = """
+    CREATE TABLE not_finite_points (
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        name TEXT NOT NULL, value TEXT NOT NULL, time_ms INTEGER NOT NULL, after_seq INTEGER NOT NULL,
+        PRIMARY KEY (job_id, name)
+    ) WITHOUT ROWID;
+    """
+
+
+class NotFinite(NamedTuple):
+    """A metric that was NaN or infinite."""
+
+    name: str
+    #: `nan`, `inf`, `-inf`: the newest such value.
+    value: str
+    #: True if no finite value came after it.
+    last: bool
+
+
+def insert_points(db: sqlite3.Connection, job_id: str, host: str, points: Sequence[MetricPoint]) -> None:
+    """Adds values that metric definitions found, in their order. SQLite has no NaN, so such values go apart."""
+    for point in points:
+        if math.isfinite(point.value):
+            db.execute(
+                "INSERT INTO metric_points (job_id, name, value, time_ms, host) VALUES (?, ?, ?, ?, ?)",
+                (job_id, point.name, point.value, point.time_ms, host),
+            )
+        else:
+            db.execute(
+                "INSERT OR REPLACE INTO not_finite_points SELECT ?1, ?2, ?3, ?4, coalesce(max(seq), 0)"
+                " FROM metric_points WHERE job_id = ?1 AND name = ?2",
+                (job_id, point.name, str(point.value), point.time_ms),
+            )
 
 
 class Points:
@@ -79,6 +116,16 @@ class Points:
             "SELECT time_ms, value FROM metric_points WHERE job_id = ? AND name = ? ORDER BY seq", (job_id, name)
         )
         return [Sample(*row) for row in found]
+
+    def not_finite(self, job_id: str) -> list[NotFinite]:
+        """Returns the metrics of a job that were NaN or infinite, by name."""
+        found = self._rows(
+            "SELECT name, value, after_seq >= coalesce((SELECT max(seq) FROM metric_points AS newer"
+            " WHERE newer.job_id = odd.job_id AND newer.name = odd.name), 0)"
+            " FROM not_finite_points AS odd WHERE job_id = ? ORDER BY name",
+            (job_id,),
+        )
+        return [NotFinite(name, value, bool(last)) for name, value, last in found]
 
     def beyond(self, job_id: str, name: str, seq: int) -> list[tuple[int, float]]:
         """Returns number and value of the samples of a job's metric that came after the sample with number `seq`.

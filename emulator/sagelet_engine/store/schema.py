@@ -82,4 +82,5 @@ MIGRATIONS = (
     sql_pipelines.MIGRATION,
     sql_orchestrations.LIST_MIGRATION,
     codec.LIST_MIGRATION,
+    sql_metrics.NOT_FINITE_MIGRATION,
 )

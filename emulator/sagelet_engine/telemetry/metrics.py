@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import regex
 
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.spec import MetricDefinition
@@ -57,6 +58,8 @@ class MetricDefinitions:
     def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
         self._definitions = {one.name: _definition(one.regex) for one in definitions}
         self._notes: list[str] = []
+        #: Metrics and values that a line has named.
+        self._odd: set[tuple[str, str]] = set()
 
     def take_notes(self) -> list[str]:
         """Returns lines for the job's log about values that were left out since the last call."""
@@ -64,7 +67,9 @@ class MetricDefinitions:
         return notes
 
     def points(self, events: Iterable[LogEvent]) -> list[MetricPoint]:
-        """Returns every value in the events, in order. A definition that takes too long is never used again."""
+        """Returns every value in the events, in order, also NaN and infinity. A definition that takes too long is never
+        used again.
+        """
         if not self._definitions:
             return []
         return [
@@ -79,7 +84,7 @@ class MetricDefinitions:
 
     def _values(self, name: str, text: str) -> list[float]:
         try:
-            return list(_values(self._definitions[name], text))
+            values = list(_values(self._definitions[name], text))
         except TimeoutError:
             del self._definitions[name]
             self._notes.append(
@@ -87,20 +92,24 @@ class MetricDefinitions:
                 f"than {TIMEOUT_S} s for a line; write one that does not backtrack"
             )
             return []
+        for value in values:
+            if not math.isfinite(value) and (name, str(value)) not in self._odd:
+                self._odd.add((name, str(value)))
+                self._notes.append(
+                    f"sagelet: warning: metric {name[:_SHOWN]!a} became {value}; neither CloudWatch nor "
+                    "FinalMetricDataList has it, and a tuning job counts no objective that ends so"
+                )
+        return values
 
 
 def _values(definition: _Definition, text: str) -> Iterator[float]:
     search = definition.regex.finditer
     group = 1 if definition.regex.groups else 0
     for match in search(text) if len(text) <= definition.quick else search(text, concurrent=True, timeout=TIMEOUT_S):
-        try:
-            value = float32(float(match[group]))
-        except (TypeError, ValueError):
-            # The group took no part in the match, or is not a number. AWS emits nothing then.
-            continue
-        # CloudWatch and JSON have neither NaN nor infinity.
-        if math.isfinite(value):
-            yield value
+        # The group may have taken no part in the match, or be no number. AWS emits nothing then.
+        value = None if match[group] is None else number_in(match[group])
+        if value is not None:
+            yield float32(value)
 
 
 def float32(value: float) -> float:

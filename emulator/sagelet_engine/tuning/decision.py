@@ -54,7 +54,8 @@ def seen(trial: Trial, job: TrainingJob | None, objective: float | None) -> Tria
         start_ms=job.training_start_ms,
         end_ms=job.training_end_ms,
         failure_reason=job.failure_reason,
-        objective=objective,
+        # AWS has none of a training job that failed.
+        objective=None if job.status is JobStatus.FAILED else objective,
         internal=reason.startswith("InternalServerError"),
         billable_seconds=job.billable_seconds,
     )

@@ -116,11 +116,13 @@ class TuningWork:
         return trials
 
     def _objective(self, record: TuningJob, trial: Trial, jobs: Mapping[str, TrainingJob]) -> float | None:
-        """Returns the last value of the objective metric of a training job that has ended."""
+        """Returns the last value of the objective metric of an ended training job. None if it was not finite."""
         job = jobs.get(trial.job_id)
         if job is None or not job.terminal:
             return None
         wanted = record.spec.definition(trial.definition).objective.metric
+        if any(one.last for one in self._store.points.not_finite(job.id) if one.name == wanted):
+            return None
         return next((point.value for point in self._store.last_points(job.id) if point.name == wanted), None)
 
     def _make_so(self, record: TuningJob, trials: Sequence[Trial], jobs: Mapping[str, TrainingJob]) -> None:

@@ -1,6 +1,7 @@
 """Hyperparameter tuning jobs through boto3 and a real server."""
 
 import json
+import math
 import sys
 import uuid
 from collections.abc import Iterator
@@ -184,6 +185,31 @@ def test_all_training_jobs_failed(world: ApiWorld) -> None:
         end(world, running(world, 1)[0], None, code=1)
     until(lambda: status(world) == "Failed")
     assert described(world)["FailureReason"].startswith("No training job succeeded after 2 attempts.")
+
+
+def test_a_failed_trial_and_one_that_ended_in_nan_have_no_objective(world: ApiWorld) -> None:
+    """Their earlier values are the best ones. A value after a NaN counts again."""
+    create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 4, "MaxParallelTrainingJobs": 1})
+    names: list[str] = []
+    for losses, code in (([0.1], 1), ([0.2, math.nan], 0), ([0.3, math.inf, 0.4], 0), ([0.5], 0)):
+        (name,) = running(world, 1)
+        host = world.host(name)
+        until(lambda name=name: world.job(name).launched)
+        host.say(*(f"loss={loss}" for loss in losses))
+        host.end(code)
+        world.ended(name)
+        names.append(name)
+    until(lambda: status(world) == "Completed")
+    summaries = {one["TrainingJobName"]: one for one in listed(world)}
+    final = "FinalHyperParameterTuningJobObjectiveMetric"
+    values = [summaries[name].get(final, {}).get("Value") for name in names]
+    assert values == [None, None, pytest.approx(0.4), 0.5]
+    assert [summaries[name]["ObjectiveStatus"] for name in names] == ["Failed", "Failed", "Succeeded", "Succeeded"]
+    in_order = world.sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName="Tune", SortBy="FinalObjectiveMetricValue"
+    )["TrainingJobSummaries"]
+    assert [one["TrainingJobName"] for one in in_order] == names[2:]
+    assert described(world)["BestTrainingJob"]["TrainingJobName"] == names[2]
 
 
 def test_the_bill_is_the_sum_of_the_training_jobs(world: ApiWorld) -> None:

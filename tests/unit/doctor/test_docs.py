@@ -17,7 +17,7 @@ from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 WITHOUT_SCRIPT = {
     "tracing-bound", "slower-than-native",
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
-    "failed-install", "missing-package", "not-in-the-hub", "time-limit", "nothing-saved",
+    "failed-install", "missing-package", "not-in-the-hub", "not-finite-metric", "time-limit", "nothing-saved",
     *(rule.name for rule in RULES if rule.last_resort),
 }  # fmt: skip
 FINDING = {

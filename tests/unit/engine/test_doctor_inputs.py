@@ -75,6 +75,29 @@ def report_of(world: World, name: str, *workers: WorkerReport) -> CompilerReport
     return CompilerReport.of(name, workers)
 
 
+def test_metrics_that_were_not_finite(world: World) -> None:
+    definitions = [{"Name": name, "Regex": f"{name}=(.*)"} for name in ("loss", "norm")]
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
+    world.create(
+        "one",
+        AlgorithmSpecification={"TrainingImage": image, "TrainingInputMode": "File", "MetricDefinitions": definitions},
+    )
+    host = world.host("one")
+    host.say("loss=1", "norm=inf", "loss=nan", "norm=2")
+    until(lambda: len(world.engine._store.points.not_finite(world.job("one").id)) == 2)
+    until(lambda: any(point.name == "norm" for point in world.engine._store.last_points(world.job("one").id)))
+    host.end(0)
+    world.ended("one")
+    inputs = DoctorInputs(world.engine._store, world.settings.data)
+    found = inputs.findings(world.job("one"), CompilerReport(), world.clock.now_ms())
+    seen = [(one["severity"], one["seen"]) for one in found if one["rule"] == "not-finite-metric"]
+    assert seen == [
+        ("warning", "loss (nan) ended as no finite number"),
+        ("info", "norm (inf) was no finite number for a while"),
+    ]
+    assert [point.value for _, point in world.metrics.points if point.name in ("loss", "norm")] == [1.0, 2.0]
+
+
 def test_findings_of_a_job_that_runs(world: World) -> None:
     job = make(world, "one", COMPILED)
     reading = report_of(world, "one", worker(evaluations=(read("item", 2, 1000),)))

@@ -199,7 +199,7 @@ def _place(request: Request, trial: Trial, summary: Output) -> tuple[Any, int] |
     """
     sort_by = request.get("SortBy", "Name")
     if sort_by == "FinalObjectiveMetricValue":
-        return None if trial.objective is None else (float(trial.objective), trial.ordinal)
+        return (float(trial.objective), trial.ordinal) if trial.succeeded and trial.objective is not None else None
     member = {"Name": "TrainingJobName", "CreationTime": "CreationTime", "Status": "TrainingJobStatus"}[sort_by]
     return summary[member], trial.ordinal
 

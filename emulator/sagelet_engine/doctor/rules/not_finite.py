@@ -1,0 +1,31 @@
+"""Metrics that became NaN or infinite."""
+
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+
+#: Metrics that one finding names, and characters of each name.
+MOST, _LONGEST = 5, 100
+
+
+def check(case: Case) -> Iterator[Seen]:
+    """One finding for the metrics that ended so, one for those that recovered."""
+    for last, severity in ((True, Severity.WARNING), (False, Severity.INFO)):
+        found = [f"{name[:_LONGEST]} ({value})" for name, value, ended in case.progress.not_finite if ended is last]
+        if not found:
+            continue
+        more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+        when = "ended as no finite number" if last else "was no finite number for a while"
+        yield Seen(severity, f"{', '.join(found[:MOST])}{more} {when}", count=len(found))
+
+
+RULE = Rule(
+    name="not-finite-metric",
+    why="A loss that is NaN stays NaN: the weights are, too, and the rest of the training is lost time. CloudWatch and "
+    "FinalMetricDataList have no such value, so the last number that they show is from before.",
+    instead="Clip gradients, lower the learning rate or warm it up, look for a logarithm or a division of 0, and end "
+    "the script at the first loss that is not finite: `if not torch.isfinite(loss): raise SystemExit(1)`.",
+    section=Section.METRICS,
+    check=check,
+)
