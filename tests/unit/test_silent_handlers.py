@@ -29,6 +29,20 @@ def test_each_silent_handler_has_its_reason() -> None:
     assert all(len(group["reason"].split()) >= 5 for group in groups)
 
 
+def test_a_traceback_is_for_what_nobody_knows() -> None:
+    """A full disk is one line, not forty: `log.error(..., exc_info=not is_known(error))` (base/errors.py)."""
+    always = {
+        "doctor/diagnosis.py": 1, "execution/outbox.py": 1, "functions/invocations.py": 2, "model/sinks.py": 1,
+        "runtimes/slurm/file_sync/server.py": 1, "tuning/work.py": 1,
+    }  # fmt: skip
+    engine = ROOT / "emulator" / "sagelet_engine"
+    calls = Counter({
+        file.relative_to(engine).as_posix(): file.read_text(encoding="utf-8").count("log.exception(")
+        for file in engine.rglob("*.py")
+    })  # fmt: skip
+    assert +calls == always
+
+
 @pytest.mark.parametrize(
     ("body", "silent"),
     [

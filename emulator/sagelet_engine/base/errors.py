@@ -1,8 +1,22 @@
 """The errors of the engine. The user reads the message, so it names the remedy."""
 
+import errno
+
 
 class SageletError(Exception):
     """Base of every error that sagelet raises on purpose."""
+
+
+#: Faults of the machine, whose text says all: disk, memory, open files, rights, network.
+_OF_THE_MACHINE = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EACCES,
+    errno.EPERM, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET,
+})  # fmt: skip
+
+
+def is_known(error: BaseException) -> bool:
+    """True for an error whose text says all. A log shows it in a line; any other has its traceback."""
+    return isinstance(error, SageletError) or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE)
 
 
 class SettingsError(SageletError):

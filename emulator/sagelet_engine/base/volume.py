@@ -70,6 +70,16 @@ class Taken(NamedTuple):
     files: int
 
 
+def is_full(error: BaseException) -> bool:
+    """True for the error of a full disk, and for one that it caused."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return True
+        cause = cause.__cause__
+    return False
+
+
 def room(directory: Path) -> Room:
     """Raises OSError."""
     found = os.statvfs(directory)

@@ -28,7 +28,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple
 
 from sagelet_engine.base import nofollow
-from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.errors import ClientFault, is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.inner_links import Budget, InnerLinks, Parts, resolved, status_of
 from sagelet_engine.base.key_names import LeftOut, Why, makes_key
@@ -151,7 +151,8 @@ class Syncer(threading.Thread):
                 log.warning("%s: %s", self.name, fault)
                 self._note("", f"sagelet: warning: files do not reach S3: {fault}")
             except Exception as error:
-                log.exception("%s: files did not reach S3; trying again", self.name)
+                text = "%s: files did not reach S3; trying again: %s"
+                log.error(text, self.name, error, exc_info=not is_known(error))
                 why = f"{type(error).__name__}: {error}"
                 self._note("", f"sagelet: warning: files do not reach S3 for now: {why}; sagelet tries again")
 

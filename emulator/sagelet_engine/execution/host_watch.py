@@ -4,14 +4,15 @@ Ends the hosts when the record demands it, when a time limit is over, or when on
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import count
 
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable, is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.volume import is_full
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
 from sagelet_engine.execution.log_recorder import Follower, Mailbox, Recorder, note_after_end
@@ -136,9 +137,30 @@ class HostWatch:
         """
         ends = bool(found) and self._job.secondary not in lifecycle.ENDING_ATTEMPT
         ends = ends and not verdict.is_retried(self._job, self.judge(found))
-        lines = self._work.conclude(partial(self.judge, found) if ends else None, found)
+        lines = self._concluded(partial(self.judge, found) if ends else None, found)
         for host, recorder in recorders.items():
             recorder.note([*_missing(host, found.get(host)), *(lines if host == self._job.hosts[0] else ())])
+
+    def _concluded(self, judge: Callable[[], Verdict] | None, found: Mapping[str, Observation]) -> Sequence[str]:
+        """Keeps what the hosts left behind. Waits for a disk that is full, as for that of the state.
+
+        Without `found` the job has failed, perhaps because it filled the disk itself. Then nothing waits.
+        """
+        waiting = False
+        while True:
+            try:
+                return self._work.conclude(judge, found)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                if not found:
+                    self._job_context.notes.add("", f"sagelet: warning: the report could not be kept: {error}")
+                    return ()
+                if not waiting:
+                    log.warning("%s: its report waits for room on the disk: %s", self._job.key.name, error)
+                waiting = True
+                if self._services.closing.wait(POLL_S):
+                    raise Detached from None
 
     def _lost(self, there: Mapping[str, Handle]) -> dict[str, Observation]:
         """Returns a failed end for each host of a launched job that the runtime no longer knows."""
@@ -251,7 +273,8 @@ class HostWatch:
                 if self._services.closing.wait(1.0):
                     raise Detached from None
             except Exception as error:
-                log.exception("%s: its hosts could not be removed", self._job.key.name)
+                text = "%s: its hosts could not be removed: %s"
+                log.error(text, self._job.key.name, error, exc_info=not is_known(error))
                 if tries == MOST_REMOVALS:
                     # The next server that starts removes hosts of ended jobs.
                     why = f"the hosts could not be removed and may still run: {type(error).__name__}: {error}"

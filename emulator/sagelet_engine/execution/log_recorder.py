@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import OutputTooLong, RuntimeUnavailable
+from sagelet_engine.base.errors import OutputTooLong, RuntimeUnavailable, is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.execution.job_notes import Note
 from sagelet_engine.model.job import Job
@@ -133,7 +133,8 @@ class Follower(threading.Thread):
                 log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
             except Exception as error:
                 failures += 1
-                log.exception("%s: following its output failed", self._followed.host)
+                text = "%s: following its output failed: %s"
+                log.error(text, self._followed.host, error, exc_info=not is_known(error))
                 if down and failures >= MOST_FAILURES:
                     why = f"{type(error).__name__}: {error}"
                     self._note(self._followed.host, f"sagelet: warning: the end of this log could not be read: {why}")

@@ -8,7 +8,7 @@ Jobs never wait for the sink.
 import logging
 import threading
 
-from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.store.jobs import Store
@@ -41,8 +41,7 @@ class Outbox(threading.Thread):
             try:
                 more = self._announce_batch()
             except Exception as error:
-                known = isinstance(error, StoreUnavailable)
-                log.warning("status changes are announced later: %s", error, exc_info=not known)
+                log.warning("status changes are announced later: %s", error, exc_info=not is_known(error))
                 self._closing.wait(RETRY_SECONDS)
                 continue
             if not more:

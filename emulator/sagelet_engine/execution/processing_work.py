@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.volume import is_full
 from sagelet_engine.data import processing
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.directory_sync import DirectorySync, Syncer
@@ -97,6 +98,8 @@ class ProcessingWork:
         try:
             processing_findings.keep(self.directories, findings, outcome.status.value)
         except OSError as error:
+            if is_full(error):
+                raise
             log.warning("%s: its findings could not be kept: %s", self._job.key.name, error)
             why = f"`sagelet processing doctor` will not find them: {error}"
             self._job_context.notes.add("", f"sagelet: warning: these findings could not be kept; {why}")

@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import partial
 
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.errors import ClientFault, is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.base.volume import FULL, remedy
+from sagelet_engine.base.volume import is_full, remedy
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.execution.disk_watch import DiskFull
 from sagelet_engine.execution.host_watch import POLL_S, HostWatch
@@ -124,13 +124,32 @@ class Supervisor(threading.Thread):
         except Exception as error:
             if self._services.closing.is_set():
                 raise Detached from error
-            log.exception("%s: internal error", self._job.key.name)
+            if is_full(error) and self._has_results:
+                self._wait_for_room(error)
+                return
+            log.error("%s: internal error: %s", self._job.key.name, error, exc_info=not is_known(error))
             self._fail(verdict.internal_error(self._told(error)))
+
+    @property
+    def _has_results(self) -> bool:
+        """True if the hosts have ended, or end, and what they left is on its way to S3."""
+        return self._job.verdict is not None or self._job.secondary in (S.INTERRUPTED, S.RESTARTING)
+
+    def _wait_for_room(self, error: Exception) -> None:
+        """Waits a moment for a disk that is full. Results are not given up for it: the step is repeated."""
+        why = f"{error}. {remedy(self._work.directories.root.parent)}" if isinstance(error, OSError) else str(error)
+        if self._job.transitions[-1].message != (message := f"Waiting for room on the disk: {why}"):
+            log.warning("%s: its results wait for room on the disk: %s", self._job.key.name, why)
+            self._job_context.notes.add("", f"sagelet: warning: the results wait for room on the disk: {why}")
+            now = self._services.clock.now_ms()
+            self._job_context.apply(lambda job: lifecycle.advance(job, job.secondary, now, message))
+        if self._services.closing.wait(RETRY_SECONDS):
+            raise Detached from None
 
     def _told(self, error: Exception) -> str:
         """Returns the status message about an internal error. For a full disk it names the remedy."""
         told = f"{type(error).__name__}: {error}"
-        full = isinstance(error, OSError) and error.errno in FULL
+        full = isinstance(error, OSError) and is_full(error)
         return f"{told}. {remedy(self._work.directories.root.parent)}" if full else told
 
     def _make_room(self) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.volume import is_full
 from sagelet_engine.data import compilation, inputconfig
 from sagelet_engine.data.artifacts import Uploader
 from sagelet_engine.data.channels.pipe_mode import PipeFeed
@@ -128,6 +129,8 @@ class TrainingWork:
             diagnosed = judge is not None and self._services.runtime.runs_scripts
             return self._reports.conclude(self._job, consult if diagnosed else None, self._job_context.notes.add)
         except OSError as error:
+            if is_full(error):
+                raise
             log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
             self._job_context.notes.add("", f"sagelet: warning: the compile report could not be kept: {error}")
             return ()

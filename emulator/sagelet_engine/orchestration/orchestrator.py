@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import OrchestrationNotFound, SageletError
+from sagelet_engine.base.errors import OrchestrationNotFound, is_known
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestrations import StaleOrchestration
@@ -137,8 +137,7 @@ class Orchestrator(threading.Thread):
                 # A request changed the record meanwhile, which is a change to look at.
                 continue
             except Exception as error:
-                known = isinstance(error, SageletError)
-                log.warning("orchestration %s goes on later: %s", record_id, error, exc_info=not known)
+                log.warning("orchestration %s goes on later: %s", record_id, error, exc_info=not is_known(error))
                 self._retries[record_id] = time.monotonic() + RETRY_SECONDS
                 moment = self._clock.now_ms() + RETRY_SECONDS * 1000
             if moment is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import ClientFault, JobNotFound, RuntimeUnavailable
+from sagelet_engine.base.errors import ClientFault, JobNotFound, RuntimeUnavailable, is_known
 from sagelet_engine.instances.catalogue import gpu_count
 from sagelet_engine.instances.gpus import ClusterGpus, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict
@@ -133,9 +133,9 @@ class ClusterScheduler(threading.Thread):
             except RuntimeUnavailable as error:
                 log.warning("the cluster's queue cannot be seen: %s", error)
                 pause = RETRY_SECONDS
-            except Exception:
+            except Exception as error:
                 # The jobs are durable and stay queued.
-                log.exception("looking after waiting jobs failed; trying again")
+                log.error("looking after waiting jobs failed; trying again: %s", error, exc_info=not is_known(error))
                 pause = RETRY_SECONDS
 
     def _look(self) -> float | None:

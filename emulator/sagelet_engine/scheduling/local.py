@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict, warm_pools
@@ -178,9 +179,9 @@ class LocalScheduler(threading.Thread):
             self._wake.clear()
             try:
                 pause = self._look()
-            except Exception:
+            except Exception as error:
                 # The jobs are durable and stay queued.
-                log.exception("placing waiting jobs failed; trying again")
+                log.error("placing waiting jobs failed; trying again: %s", error, exc_info=not is_known(error))
                 pause = RETRY_SECONDS
 
     def _look(self) -> float | None:

@@ -9,6 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from sagelet_engine.base.errors import is_known
 from sagelet_engine.execution.host_watch import REMAINING_GRACE_SECONDS
 from sagelet_engine.model import faults, interruptions, lifecycle
 from sagelet_engine.model.job import Job, SecondaryStatus
@@ -60,8 +61,9 @@ class Pacemaker(threading.Thread):
         while not self._closing.wait(POLL_S):
             try:
                 self.look()
-            except Exception:
-                log.exception("the simulated clock could not be advanced; trying again")
+            except Exception as error:
+                text = "the simulated clock could not be advanced; trying again: %s"
+                log.error(text, error, exc_info=not is_known(error))
                 self._closing.wait(1.0)
 
     def look(self) -> None:

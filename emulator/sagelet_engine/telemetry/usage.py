@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable, is_known
 from sagelet_engine.base.volume import Volume
 from sagelet_engine.instances.gpu_gauge import GpuGauge
 from sagelet_engine.model.runtime import Handle, Runtime, Usage
@@ -192,5 +192,5 @@ class UsageSampler(threading.Thread):
             why = f"{type(error).__name__}: {error}"
             self._note(meter.handle.host, f"sagelet: warning: instance metrics have a gap: {why}")
             if not self._broken:  # Once for each job: a lasting fault must not fill the log.
-                log.exception("instance metrics could not be read")
+                log.error("instance metrics could not be read: %s", error, exc_info=not is_known(error))
             self._broken = True

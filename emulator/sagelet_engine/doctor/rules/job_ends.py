@@ -26,6 +26,14 @@ _INTERNAL = (
     "Look into the log of the server for the time of the failure, and start the job again. If it fails again, it is a "
     "defect of sagelet: please report it with that part of the log."
 )
+#: What a status says of a disk that is full or fails.
+_DISK_FAULT = re.compile(
+    r"No space left on device|Disk quota exceeded|Free space on its disk|no inode left|Read-only file system"
+)
+_DISK = (
+    "Free space on the disk that the text names, or mend it, and create the job again under another name. `sagelet gc` "
+    "removes what is no longer needed."
+)
 
 
 def not_run(case: Case) -> Iterator[Seen]:
@@ -38,7 +46,9 @@ def not_run(case: Case) -> Iterator[Seen]:
     elif kind == "CapacityError":
         yield Seen(Severity.ERROR, text, instead=_CAPACITY)
     else:
-        yield Seen(Severity.ERROR, progress.cause or text, instead=_INTERNAL)
+        yield Seen(
+            Severity.ERROR, progress.cause or text, instead=_DISK if _DISK_FAULT.search(progress.cause) else _INTERNAL
+        )
 
 
 def _remedy(text: str) -> str | None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import is_known
 
 log = logging.getLogger(__name__)
 
@@ -42,5 +43,5 @@ class ReportSampler(threading.Thread):
                 why = f"{type(error).__name__}: {error}"
                 self._note("", f"sagelet: warning: the compile report cannot be read while the job runs: {why}")
                 if not broken:  # Once for each job: a lasting fault must not fill the log.
-                    log.exception("the compile report could not be read")
+                    log.error("the compile report could not be read: %s", error, exc_info=not is_known(error))
                 broken = True

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from sagelet_engine.base import json_files, nofollow
-from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable, is_known
 from sagelet_engine.model.batch_keys import ALLOCATION
 from sagelet_engine.model.cluster import AllocationRequest, ClusterContext
 from sagelet_engine.model.runtime import LaunchPlan
@@ -155,9 +155,10 @@ class Staging:
         while not self._closing.wait(LOOK_S):
             try:
                 self.look()
-            except Exception:
+            except Exception as error:
                 # The batches are still there at the next look.
-                log.exception("what nodes have sent could not be taken in; trying again")
+                text = "what nodes have sent could not be taken in; trying again: %s"
+                log.error(text, error, exc_info=not is_known(error))
 
     def _name(self, path: Path) -> str:
         return str(path.absolute().relative_to(self._data))
