@@ -31,8 +31,8 @@ CLIENTS: Mapping[str, str] = {
     "SAGELET_TORCH_BUILD": "`sagelet image build`, `sagelet install-torch`, `sagelet bundle`, `make setup`, "
     "`make image`: `auto`, `cpu` or `cuda` (`--torch-build`; "
     "[torch without CUDA](../how-to/install.md#torch-without-cuda))",
-    "SAGELET_INSTALLER": "`sagelet install-torch`, `make setup` and the other `make setup-*`: `uv`, `pip`, or `auto`, the "
-    "default: uv, and pip where uv cannot be had or lacks one of pip's settings "
+    "SAGELET_INSTALLER": "`sagelet install-torch`, `make setup` and the other `make setup-*`: `uv`, `pip`, or `auto`, "
+    "the default: uv, and pip where uv cannot be had or lacks one of pip's settings "
     "([how packages are installed](../how-to/install.md#uv-and-pip))",
     "DOCKER_HOST": "the Docker Engine, as for `docker`",
     "NO_COLOR": "no colours on the terminal",

@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from sagelet_api.auth import permissions
+from sagelet_api.auth.needs import needs
 from sagelet_api.auth.objects_origin import move
 from sagelet_api.auth.people import error_text, is_person, way_to_page
 from sagelet_api.auth.request_guard import RequestGuard, accepts_page, shows_page
+from sagelet_api.auth.signature_errors import not_authorized
 from sagelet_api.control import health
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.protocol.calls import (
@@ -44,6 +45,7 @@ from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.hub.access import PREFIX as HUB_PREFIX
+from sagelet_engine.model.principal import NotAuthorized
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +56,8 @@ Handler = Callable[[Call, Environ, StartResponse], Iterable[bytes] | None]
 Needs = Callable[[Call, Environ], Iterable[tuple[str, str]]]
 
 
-def authorize(call: Call, environ: Environ, needs: Needs) -> None:
-    """Raises AwsError for what the caller may not do. An owner may do everything."""
+def authorize(call: Call, environ: Environ, needed: Needs) -> None:
+    """Raises NotAuthorized for what the caller may not do. An owner may do everything."""
     if call.permit is None:
         return
     if not call.model:
@@ -63,7 +65,7 @@ def authorize(call: Call, environ: Environ, needs: Needs) -> None:
         raise UnknownOperationException(
             f"{call.service} {call.operation or f'{call.method} {call.path}'} is not an operation that sagelet knows."
         )
-    for action, resource in needs(call, environ):
+    for action, resource in needed(call, environ):
         call.permit(action, resource)
 
 
@@ -136,6 +138,8 @@ class Application:
             return answer
         except AwsError as error:
             failure = error
+        except NotAuthorized as error:
+            failure = not_authorized(call, str(error))
         except SageletError as error:
             # On purpose, with the remedy in its text: for example, the disk of the data directory is full.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
@@ -191,7 +195,7 @@ class Application:
             check(call)
 
     def _authorize(self, call: Call, environ: Environ, _start: StartResponse) -> None:
-        authorize(call, environ, permissions.needs)
+        authorize(call, environ, needs)
 
     def _authorize_by_protocol(self, call: Call, environ: Environ, _start: StartResponse) -> None:
         authorize(call, environ, self._protocols[call.service]().needs)
@@ -282,4 +286,4 @@ def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
 def _context(call: Call) -> Context:
     key = call.credential.access_key if call.credential else ""
     role = call.job.request["RoleArn"] if call.job else ""
-    return Context(call.account, call.region, call.request_id, key, role, call.job_token, call.session)
+    return Context(call.caller, call.region, call.request_id, key, role, call.job_token, call.session)

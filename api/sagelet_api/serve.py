@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from sagelet_api.app import Application
 from sagelet_api.auth.authentication import Authentication
+from sagelet_api.auth.authorization import Authorization
 from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
@@ -58,8 +59,9 @@ class Sagelet:
             check_complete(settings.data)
             self.choice: Choice = choice or choose(settings, clock)
             bridge = MotoBridge()
-            self._calls = LocalCalls(bridge.requests.wsgi)
-            self._s3 = open_s3(settings, clock, bridge.beside_s3)
+            authorization = Authorization(bridge.iam, enforce_iam=settings.enforce_iam)
+            self._calls = LocalCalls(bridge.requests.wsgi, authorization)
+            self._s3 = open_s3(settings, clock, bridge.beside_s3, authorization)
         except BaseException:
             lock.close()
             raise
@@ -73,7 +75,8 @@ class Sagelet:
                 clock=clock,
                 lock=lock,
                 calls=self._calls,
-                functions=LambdaFunctions(bridge.functions, lambda: self.engine.keys, settings.enforce_iam),
+                functions=LambdaFunctions(bridge.functions, lambda: self.engine.keys, authorization),
+                authorize=authorization,
                 function_runtime=for_functions(settings, self.choice.runtime, clock),
             )
         except BaseException:
@@ -83,7 +86,9 @@ class Sagelet:
         #: Hosts of jobs may use another name for this machine.
         reached_by = self.choice.runtime.endpoint_host
         self.sessions = Sessions(self.engine.keys)
-        self.application = self._make_application(settings, bridge, reached_by, on_reset)
+        callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam)
+        authentication = Authentication(callers, authorization, everywhere=settings.auth)
+        self.application = self._make_application(settings, bridge, reached_by, on_reset, authentication)
         extra = self._extra_hosts(settings)
         names = (settings.host, reached_by, *extra, *settings.allowed_hosts)
         certificate = _certificate(settings, names) if settings.tls else None
@@ -91,12 +96,15 @@ class Sagelet:
         self._settings, self._bridge = settings, bridge
 
     def _make_application(
-        self, settings: Settings, bridge: MotoBridge, reached_by: str, on_reset: Callable[[str], None] | None
+        self,
+        settings: Settings,
+        bridge: MotoBridge,
+        reached_by: str,
+        on_reset: Callable[[str], None] | None,
+        authentication: Authentication,
     ) -> Application:
         """The services of AWS and of sagelet behind one request guard."""
         throttling = Throttling()
-        callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
-        authentication = Authentication(callers, everywhere=settings.auth)
         own = OwnServices(self.engine, bridge, settings)
         self._calls.serve(own.tables, throttling.check_making)
         hub = Late(lambda: self._make_hub(settings))
@@ -109,7 +117,8 @@ class Sagelet:
                 bridge.requests.wsgi,
                 self.engine.functions,
                 self._s3.objects,
-                bridge.functions.may_run_as if settings.enforce_iam else None,
+                bridge.functions,
+                enforce_iam=settings.enforce_iam,
             ),
             routes=bridge.requests.route,
             protocols={"s3": self._s3.service},

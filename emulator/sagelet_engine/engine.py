@@ -46,6 +46,7 @@ from sagelet_engine.model.job import Job, JobKind, PoolStatus
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind, OrchestrationStatus
 from sagelet_engine.model.pipeline import EXECUTION_STATUSES
+from sagelet_engine.model.principal import Authorize
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
@@ -108,13 +109,14 @@ class Engine:
         metrics: MetricSink,
         statuses: StatusSink,
         clock: Clock,
+        authorize: Authorize,
         lock: DirectoryLock | None = None,
         calls: ServiceCalls = NO_CALLS,
         functions: Functions = NO_FUNCTIONS,
         function_runtime: Runtime | None = None,
     ) -> None:
-        """`lock`: of the data directory; the engine owns it from now on. `calls`: what steps of pipelines call, and
-        `functions`: what they invoke. `function_runtime`: runs those, if `runtime` does not.
+        """`authorize`: decides about each principal. `lock`: of the data directory, which the engine owns from now on.
+        Steps of pipelines call `calls` and invoke `functions`. `function_runtime`: runs those, if `runtime` does not.
         """
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
@@ -125,13 +127,12 @@ class Engine:
         self.keys, self._store = self._open()
         #: Distinguishes one start of the server from the next.
         self.instance = uuid.uuid4().hex
-        steady = SteadyClock(clock)
+        steady = self._clock = SteadyClock(clock)
         self._runtime = runtime
         self._objects = objects
         #: Counts every change of a job, and every line and metric point, of any job.
         self.changes = self._store.changes
         self._metrics = metrics
-        self._clock = steady
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         self._warm = WarmPools(self._store, settings.data)
         self._scheduler = self._make_scheduler()
@@ -148,7 +149,7 @@ class Engine:
         self.functions = self._make_functions(functions, function_runtime or runtime)
         self.orchestrator = self._make_orchestrator(calls)
         self._tuning = Late(self._make_tuning)
-        self._pipelines = Late(self._make_pipelines)
+        self._pipelines = Late(lambda: self._make_pipelines(authorize))
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
@@ -230,10 +231,11 @@ class Engine:
 
         return TuningJobs(self._store, self._clock, self.orchestrator.watch)
 
-    def _make_pipelines(self) -> "Pipelines":
+    def _make_pipelines(self, authorize: Authorize) -> "Pipelines":
         from sagelet_engine.pipelines.facet import Pipelines
 
-        return Pipelines(self._store, self._objects, self._clock, self.orchestrator.watch, self.computing)
+        watch = self.orchestrator.watch
+        return Pipelines(self._store, self._objects, self._clock, watch, self.computing, authorize)
 
     def _make_reports(self) -> "Reports":
         from sagelet_engine.reports.facet import Reports

@@ -22,6 +22,7 @@ from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.principal import NotAuthorized, Principal
 from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.search import JobSearch, SearchPage
 from sagelet_engine.model.series import Sample
@@ -216,6 +217,13 @@ class Jobs(JobsOf[TrainingJob]):
         """Returns a job of any kind. Raises JobNotFound."""
         return self._store.get_by_id(job_id)
 
+    def has_ended(self, job_id: str) -> bool:
+        """True if a job of any kind has ended. A forgotten job has."""
+        try:
+            return self._store.get_by_id(job_id).terminal
+        except JobNotFound:
+            return True
+
     def by_ids(self, job_ids: Sequence[str]) -> dict[str, TrainingJob]:
         """Returns those of these training jobs that exist, by their ids."""
         return {job_id: as_training(job) for job_id, job in self._store.by_ids(job_ids).items()}
@@ -283,16 +291,16 @@ class Inputs:
         """Raises ClientFault if no directory stands in for the file system that a channel names."""
         directory_of(source, self._file_systems)
 
-    def has_objects(self, key: JobKey, uri: S3Uri) -> bool:
-        """True if there is an object under an S3 prefix."""
+    def has_objects(self, principal: Principal, uri: S3Uri) -> bool:
+        """True if there is an object under an S3 prefix, and if the principal may list it."""
         try:
-            return any(True for _ in self._objects.list(key.account, key.region, uri.bucket, uri.key))
-        except ObjectNotFound:
+            return any(True for _ in self._objects.list(principal, uri.bucket, uri.key))
+        except (ObjectNotFound, NotAuthorized):
             return False
 
-    def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
-        """True if the bucket of an S3 URI exists and belongs to the account."""
-        return self._objects.has_bucket(key.account, uri.bucket)
+    def has_bucket(self, principal: Principal, uri: S3Uri) -> bool:
+        """True if the bucket of an S3 URI exists and belongs to the principal's account."""
+        return self._objects.has_bucket(principal, uri.bucket)
 
     def knows_image(self, uri: str) -> bool:
         """True if the image is known; see ImageChoice.is_known."""

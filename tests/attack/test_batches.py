@@ -18,6 +18,7 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.model import verdict
 from sagelet_engine.model.batch_keys import BatchKey, job_may, staging_bucket
+from sagelet_engine.model.principal import owner
 from sagelet_engine.runtimes.node import host_end
 from sagelet_engine.runtimes.slurm.file_sync import agent as agent
 from sagelet_engine.runtimes.slurm.file_sync.batches import allocation_manifest
@@ -120,7 +121,7 @@ def test_batches_of_another_job_and_another_account_are_out_of_reach(attacker: R
     s3, theirs = attacker.client(), other.key("algo-1/up/00000001.tar")
     assert code(s3.put_object, Bucket=attacker.bucket, Key=theirs, Body=b"") == "AccessDenied"
     elsewhere = staging_bucket("999999999999")
-    attacker.world.s3.objects.make_bucket("999999999999", REGION, elsewhere)
+    attacker.world.s3.objects.make_bucket(owner("999999999999"), REGION, elsewhere)
     mine = attacker.key("algo-1/up/00000001.tar")
     assert code(s3.put_object, Bucket=elsewhere, Key=mine, Body=b"") == "AccessDenied"
 
@@ -250,7 +251,7 @@ def _taken_by_others(attacker: Remote, other: Remote) -> None:
     attacker.post(4, file("opt-ml/model/later"))
     attacker.file_sync.collect()
     assert not attacker.text("opt-ml/model/later")
-    listed = attacker.world.s3.objects.list(ACCOUNT, REGION, attacker.bucket, "")
+    listed = attacker.world.s3.objects.list(owner(ACCOUNT), attacker.bucket, "")
     assert [found.key for found in listed if "/up/" in found.key] == []
 
 

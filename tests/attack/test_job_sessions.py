@@ -17,7 +17,7 @@ from support import pipelines
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.processing import processing_request
 from support.tuning import definition, tuning_request
-from support.world import request
+from support.world import request, until
 
 OTHER = "210987654321"
 ANYBODY = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]}
@@ -206,7 +206,7 @@ def test_the_owner_may_assume_the_execution_role_of_a_fresh_account(world: ApiWo
     assert code(client(world, "sts").assume_role, RoleArn=arn, RoleSessionName="me") == "AccessDenied"
 
 
-def test_it_does_by_a_pipeline_only_what_it_may_do_itself(world: ApiWorld) -> None:
+def test_it_does_by_a_pipeline_only_what_its_role_may_do(world: ApiWorld) -> None:
     own, wide = role(world, "sagemaker:*Pipeline*", "sagemaker:CreateTrainingJob"), role(world, "*")
     sagemaker = client(world, "sagemaker", job_with(world, own))
 
@@ -219,16 +219,64 @@ def test_it_does_by_a_pipeline_only_what_it_may_do_itself(world: ApiWorld) -> No
         made["Arguments"]["RoleArn"] = arn
         return made
 
-    create("own", [train(own)])
+    def failure(name: str) -> str:
+        arn = sagemaker.start_pipeline_execution(PipelineName=name, ClientRequestToken="t" * 32)["PipelineExecutionArn"]
+        listed = client(world, "sagemaker").list_pipeline_execution_steps
+
+        def reasons() -> list[str]:
+            steps = listed(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
+            return [one["FailureReason"] for one in steps if "FailureReason" in one]
+
+        return str(until(reasons)[0])
+
     inside = pipelines.condition("c", [pipelines.compare("Equals", 1, 1)], [train(wide)])
-    later = train(pipelines.get("Parameters.Role"))
-    for steps in ([train(wide)], [inside], [later], [pipelines.step("m", "Model")]):
-        assert code(create, name="more", steps=steps) == "AccessDeniedException"
+    joined = train(pipelines.join("", wide))
+    passed = f"iam:PassRole on resource: {wide} "
+    image = {"Image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/m:1"}
+    model = pipelines.step("m", "Model", {"PrimaryContainer": image})
+    for number, (step, needed) in enumerate(
+        [(train(wide), passed), (inside, passed), (joined, passed), (model, "sagemaker:CreateModel ")]
+    ):
+        create(f"pipe-{number}", [step])
+        assert f"is not authorized to perform: {needed}" in failure(f"pipe-{number}")
     assert code(create, name="more", steps=[train(own)], arn=wide) == "AccessDeniedException"
-    where = {"Bucket": "bucket", "ObjectKey": "k"}
-    more = {"PipelineDefinitionS3Location": where, "RoleArn": own, "ClientRequestToken": "t" * 32}
-    assert code(sagemaker.create_pipeline, PipelineName="more", **more) == "AccessDeniedException"
     start = sagemaker.start_pipeline_execution
-    token = {"PipelineName": "own", "ClientRequestToken": "t" * 32}
+    token = {"PipelineName": "pipe-0", "ClientRequestToken": "u" * 32}
     assert code(start, RoleArn=wide, **token) == "AccessDeniedException"
-    start(**token)
+
+
+def test_it_gives_no_definition_to_a_role_that_it_may_not_pass(world: ApiWorld) -> None:
+    """Whoever writes the definition of a pipeline decides what its role does."""
+    owners, own, wide = client(world, "sagemaker"), role(world, "sagemaker:*Pipeline*"), role(world, "*")
+    text = pipelines.definition(pipelines.fail("a", "b"))
+    owners.create_pipeline(PipelineName="p", PipelineDefinition=text, RoleArn=wide, ClientRequestToken="t" * 32)
+    sagemaker = client(world, "sagemaker", job_with(world, own))
+    assert code(sagemaker.update_pipeline, PipelineName="p", PipelineDefinition=text) == "AccessDeniedException"
+    # Nor does it take a pipeline over.
+    sagemaker.update_pipeline(PipelineName="p", RoleArn=own)
+
+
+def test_it_reads_no_definition_that_it_may_not_read(world: ApiWorld) -> None:
+    own = role(world, "sagemaker:*Pipeline*", deny="s3:GetObject")
+    world.objects.put("bucket", "k", pipelines.definition(pipelines.fail("a", "b")).encode())
+    where = {"PipelineDefinitionS3Location": {"Bucket": "bucket", "ObjectKey": "k"}}
+    more = {**where, "RoleArn": own, "ClientRequestToken": "t" * 32}
+    create = client(world, "sagemaker", job_with(world, own)).create_pipeline
+    assert code(create, PipelineName="more", **more) == "AccessDeniedException"
+
+
+def test_it_hands_on_no_role_in_any_request(world: ApiWorld) -> None:
+    """Also in those that moto answers."""
+    own, wide = role(world, "sagemaker:*", "lambda:*"), role(world, "*")
+    sagemaker = client(world, "sagemaker", job_with(world, own))
+    image = {"Image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/m:1"}
+    sagemaker.create_model(ModelName="own", PrimaryContainer=image, ExecutionRoleArn=own)
+    model = {"ModelName": "m", "PrimaryContainer": image, "ExecutionRoleArn": wide}
+    notebook = {"NotebookInstanceName": "n", "InstanceType": "ml.t2.medium", "RoleArn": wide}
+    domain = {"DomainName": "d", "AuthMode": "IAM", "DefaultUserSettings": {"ExecutionRole": wide}}
+    calls = [
+        (sagemaker.create_model, model), (sagemaker.create_notebook_instance, notebook),
+        (sagemaker.create_domain, {**domain, "SubnetIds": ["s"], "VpcId": "v"}),
+    ]  # fmt: skip
+    for call, parameters in calls:
+        assert code(call, **parameters) == "AccessDeniedException"

@@ -13,6 +13,7 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.model.batch_keys import staging_bucket
 from sagelet_engine.model.cluster import AllocationRequest, ClusterContext
+from sagelet_engine.model.principal import owner
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm import files as slurm_files
@@ -135,7 +136,7 @@ def test_a_job_of_two_nodes_gets_its_data_and_gives_its_results_through_s3(remot
         assert (root / "opt-ml/model" / name).read_bytes() == b"w" * 100_000
         assert (root / "opt-ml/checkpoints" / name).read_text() == "step 1"
     remote.runtime.reap(remote.job.launch_id)
-    remote.wait(lambda: not list(remote.world.s3.objects.list(ACCOUNT, REGION, staging_bucket(ACCOUNT), "")))
+    remote.wait(lambda: not list(remote.world.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")))
 
 
 def test_a_stop_reaches_the_nodes_and_what_they_wrote_by_then_is_there(remote: Remote) -> None:

@@ -12,6 +12,7 @@ import urllib3
 
 from sagelet_api.app import Application
 from sagelet_api.auth.authentication import Authentication
+from sagelet_api.auth.authorization import Authorization
 from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
@@ -29,6 +30,7 @@ from sagelet_api.web.site import Site
 from sagelet_engine.model.functions import Functions
 from sagelet_engine.model.log_events import LogEvent, LogStream
 from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.principal import Authorize
 from sagelet_engine.model.runtime import Line
 from sagelet_engine.model.service_calls import ServiceCalls
 from sagelet_engine.model.sinks import StatusSink
@@ -47,17 +49,18 @@ class ApiWorld(World):
 
     def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
         self._bridge = bridge
-        self._calls = LocalCalls(bridge.requests.wsgi)
+        self._authorization = Authorization(bridge.iam, enforce_iam=bool(settings.get("enforce_iam")))
+        self._calls = LocalCalls(bridge.requests.wsgi, self._authorization)
         super().__init__(root, **settings)
         own = self.own = OwnServices(self.engine, bridge, self.settings)
         throttling = Throttling()
         self._calls.serve(own.tables, throttling.check_making)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
-        self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3)
+        self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3, self._authorization)
         control = control_app(self.engine, throttling)
-        callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
-        guard = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
+        callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam)
+        guard = RequestGuard((), Authentication(callers, self._authorization, everywhere=self.settings.auth))
         self.sessions = Sessions(self.engine.keys)
         made = own.sagemaker()
         operations = (made.jobs, made.tuning, made.pipelines)
@@ -71,7 +74,8 @@ class ApiWorld(World):
                 bridge.requests.wsgi,
                 self.engine.functions,
                 self.objects,
-                bridge.functions.may_run_as if self.settings.enforce_iam else None,
+                bridge.functions,
+                enforce_iam=self.settings.enforce_iam,
             ),
             protocols={"s3": self.s3.service},
             rest=own.rest,
@@ -83,8 +87,11 @@ class ApiWorld(World):
     def make_calls(self) -> ServiceCalls:
         return self._calls
 
+    def make_authorize(self) -> Authorize:
+        return self._authorization
+
     def make_functions(self) -> Functions:
-        return LambdaFunctions(self._bridge.functions, lambda: self.engine.keys, self.settings.enforce_iam)
+        return LambdaFunctions(self._bridge.functions, lambda: self.engine.keys, self._authorization)
 
     def make_statuses(self) -> StatusSink:
         return StateEvents(self._bridge.events)

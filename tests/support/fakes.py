@@ -18,6 +18,7 @@ from sagelet_engine.model.cluster import Cluster
 from sagelet_engine.model.job import Job, JobKey
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
 from sagelet_engine.model.orchestration import Orchestration
+from sagelet_engine.model.principal import Authorize, Principal, allow_all, object_arn
 from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.model.sinks import MetricPoint
 from support.object_batch import Batch
@@ -42,8 +43,9 @@ class FakeClock:
 class FakeObjects:
     """S3 in a directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, authorize: Authorize = allow_all) -> None:
         self._root = root
+        self._authorize = authorize
         self.uploads: list[str] = []
         self.deletes: list[str] = []
         #: Buckets that do not exist. Any other is made when something is put into it.
@@ -59,7 +61,8 @@ class FakeObjects:
     def read(self, bucket: str, key: str) -> bytes:
         return (self._root / bucket / key).read_bytes()
 
-    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, principal: Principal, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        self._authorize(principal, "s3:ListBucket", object_arn(bucket))
         root = self._root / bucket
         if not root.is_dir():
             raise ObjectNotFound(bucket)
@@ -69,20 +72,26 @@ class FakeObjects:
                 etag = hashlib.md5(path.read_bytes()).hexdigest()
                 yield ObjectInfo(key, path.stat().st_size, etag, self.written.get((bucket, key), 0))
 
-    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+    def size(self, principal: Principal, bucket: str, key: str) -> int | None:
+        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
+        path = self._root / bucket / key
+        return path.stat().st_size if path.is_file() else None
+
+    def download(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
+        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
         if not (self._root / bucket / key).is_file():
             raise ObjectNotFound(key)
         shutil.copyfile(self._root / bucket / key, target)
 
-    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
-        self.download(account, region, bucket, key, target)
+    def link(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
+        self.download(principal, bucket, key, target)
 
-    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
-        with self.create(account, region, bucket, key) as out:
+    def upload(self, principal: Principal, source: Path, bucket: str, key: str) -> None:
+        with self.create(principal, bucket, key) as out:
             out.write(source.read_bytes())
 
     @contextmanager
-    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:
+    def create(self, principal: Principal, bucket: str, key: str) -> Iterator[BinaryIO]:
         if bucket in self.missing:
             raise ObjectNotFound(bucket)
         data = io.BytesIO()
@@ -91,7 +100,7 @@ class FakeObjects:
         self.uploads.append(f"s3://{bucket}/{key}")
 
     @contextmanager
-    def batch(self, account: str, region: str, bucket: str) -> Iterator[Batch]:
+    def batch(self, principal: Principal, bucket: str) -> Iterator[Batch]:
         if bucket in self.missing:
             raise ObjectNotFound(bucket)
         batch = Batch()
@@ -100,13 +109,13 @@ class FakeObjects:
             self.put(bucket, key, data)
             self.uploads.append(f"s3://{bucket}/{key}")
 
-    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+    def make_bucket(self, principal: Principal, region: str, bucket: str) -> None:
         self.missing.discard(bucket)
 
-    def has_bucket(self, account: str, bucket: str) -> bool:
+    def has_bucket(self, principal: Principal, bucket: str) -> bool:
         return bucket not in self.missing
 
-    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+    def delete(self, principal: Principal, bucket: str, key: str) -> None:
         (self._root / bucket / key).unlink(missing_ok=True)
         self.deletes.append(f"s3://{bucket}/{key}")
 

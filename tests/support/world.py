@@ -9,6 +9,7 @@ from typing import Any
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.principal import Authorize, allow_all
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.model.training import TrainingJob
@@ -45,7 +46,7 @@ class World:
     def __init__(self, root: Path, **settings: Any) -> None:
         self.clock = FakeClock()
         self.runtime = FakeRuntime(self.clock)
-        self.objects = FakeObjects(root / "s3")
+        self.objects = FakeObjects(root / "s3", self.make_authorize())
         self.metrics = FakeMetrics()
         self.statuses: StatusSink = self.make_statuses()
         self.settings = Settings(data=root / "data", **{"max_jobs": 4, **settings})
@@ -58,6 +59,10 @@ class World:
     def make_calls(self) -> ServiceCalls:
         """Returns the operations that steps of pipelines call."""
         return NO_CALLS
+
+    def make_authorize(self) -> Authorize:
+        """Returns the decision about what each principal may do."""
+        return allow_all
 
     def make_functions(self) -> Functions:
         """Returns the functions that steps of pipelines invoke."""
@@ -76,6 +81,7 @@ class World:
             metrics=self.metrics,
             statuses=self.statuses,
             clock=self.clock,
+            authorize=self.make_authorize(),
             calls=self.make_calls(),
             functions=self.make_functions(),
         )

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from sagelet_api.auth import signature_errors as errors
+from sagelet_api.auth.authorization import Authorization
 from sagelet_api.auth.callers import Callers, Secret
 from sagelet_api.auth.signature_v2 import check_version_2, is_version_2
 from sagelet_api.auth.signatures import check, check_time, read_claim
 from sagelet_api.auth.signed_bodies import payload_of, protect
 from sagelet_api.protocol.aws_errors import AccessDenied, MissingAuthenticationToken
 from sagelet_api.protocol.calls import FROM_CONTAINERS, FROM_PAGE, MAX_BODY, NEEDS_LOGIN, Call, Environ
-from sagelet_engine.model.job import Job
+from sagelet_engine.model.principal import owner
 
 _log = logging.getLogger(__name__)
 
@@ -26,23 +27,26 @@ class Authentication:
     def __init__(
         self,
         callers: Callers,
+        authorization: Authorization,
         *,
         everywhere: bool,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         self._callers = callers
+        self._authorization = authorization
         self._everywhere = everywhere
         self._now = now
 
     def admit(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its account and its permissions. Raises AwsError for an invalid signature."""
         if not (self._checks(environ) or call.is_session):
-            return call
+            return call._replace(principal=owner(call.account))
         secret = self._verified(call, environ)
-        known = call._replace(account=secret.account, job=secret.job, session=secret.session)
-        if not self._callers.is_limited(secret.job, secret.session):
+        who = secret.principal
+        known = call._replace(account=secret.account, principal=who, job=secret.job, session=secret.session)
+        if not self._authorization.limits(who):
             return known
-        return known._replace(permit=lambda *what: self._permit(known, *what))
+        return known._replace(permit=lambda *what: self._authorization(who, *what))
 
     def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
         """Admits the owner to the control endpoints. `public`: an endpoint that everybody may see. Raises AwsError."""
@@ -99,20 +103,3 @@ class Authentication:
         check_time(call, claim, self._now())
         payload = payload_of(call, environ, claim, MAX_BODY)
         protect(call, environ, payload, check(call, environ, claim, secret, payload))
-
-    def _permit(self, call: Call, action: str, resource: str) -> None:
-        if not self._callers.allows(call.job, call.session, action, resource):
-            raise errors.not_authorized(call, _arn(call), action, resource)
-
-
-def _arn(call: Call) -> str:
-    if call.session is not None:
-        return call.session.principal
-    return "" if call.job is None else session_arn(call.job)
-
-
-def session_arn(job: Job) -> str:
-    """Returns the ARN of the caller in SageMaker's session of a job's role."""
-    role = job.spec.role
-    partition = role.split(":")[1]
-    return f"arn:{partition}:sts::{job.key.account}:assumed-role/{role.rpartition('/')[2]}/SageMaker"

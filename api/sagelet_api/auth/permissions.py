@@ -6,14 +6,12 @@ denial counts if it names all resources.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sagelet_api.protocol.calls import Call, Environ, read_body, rewind
-from sagelet_api.protocol.operation_names import form_fields
-from sagelet_api.protocol.operations import MAX_BODY
+from sagelet_api.protocol.calls import Call
 from sagelet_engine.base.wire import JsonObject
 
 #: Services whose name in policies differs from their signing name.
@@ -112,131 +110,6 @@ def resource_of(call: Call) -> str:
     return f"arn:aws:{call.service}:{call.region}:{call.account}:*"
 
 
-def needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
-    """Yields IAM's actions and their resources, all of which must be allowed to the caller, for any service but S3."""
-    yield action_of(call.service, call.operation), _assumed(call, environ) or resource_of(call)
-    for action in _called(call, environ):
-        yield action, resource_of(call)
-    for passed in _passed(call, environ):
-        yield "iam:PassRole", passed
-
-
-def _assumed(call: Call, environ: Environ) -> str:
-    """Returns the role that a caller wants to assume."""
-    if call.service != "sts" or not call.operation.startswith("AssumeRole"):
-        return ""
-    return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
-
-
-def _passed(call: Call, environ: Environ) -> list[str]:
-    """Returns the roles that a caller passes to a new job, tuning job, pipeline or function, except its own."""
-    if call.operation not in PASSING.get(call.service, {}):
-        return []
-    body = read_body(environ, MAX_BODY)
-    rewind(environ, body)
-    try:
-        roles = PASSING[call.service][call.operation](json.loads(body))
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return []  # The handler reports what is wrong with it.
-    own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
-    return [role for role in dict.fromkeys(roles) if role != own]
-
-
-def _roles_of_definitions(body: JsonObject) -> list[str]:
-    """Returns the roles in a CreateHyperParameterTuningJob body."""
-    found = (body.get("TrainingJobDefinition"), *_listed(body.get("TrainingJobDefinitions")))
-    return [role for one in found if isinstance(one, dict) for role in _texts(one.get("RoleArn"))]
-
-
-def _roles_of_pipeline(body: JsonObject) -> list[str]:
-    """Returns the roles in a CreatePipeline or UpdatePipeline body: the pipeline's, and those of its steps.
-
-    A role that is known only when the pipeline runs is any role.
-    """
-    text = body.get("PipelineDefinition")
-    steps = [ANY_ROLE] if "PipelineDefinitionS3Location" in body else []
-    if isinstance(text, str):
-        try:
-            steps += _roles_within(json.loads(text))
-        except (ValueError, RecursionError):
-            steps = []  # The handler reports what is wrong with it.
-    return [*_texts(body.get("RoleArn")), *steps]
-
-
-#: What the steps of a pipeline call. On AWS the pipeline's role needs these; here whoever writes the pipeline does.
-_STEPS = {
-    "Training": "sagemaker:CreateTrainingJob",
-    "Processing": "sagemaker:CreateProcessingJob",
-    "Tuning": "sagemaker:CreateHyperParameterTuningJob",
-    "Model": "sagemaker:CreateModel",
-    "RegisterModel": "sagemaker:CreateModelPackage",
-    "Callback": "sqs:SendMessage",
-}
-
-
-def _called(call: Call, environ: Environ) -> list[str]:
-    """Returns the actions of the steps in a CreatePipeline or UpdatePipeline request."""
-    if call.service != "sagemaker" or call.operation not in ("CreatePipeline", "UpdatePipeline"):
-        return []
-    body = read_body(environ, MAX_BODY)
-    rewind(environ, body)
-    try:
-        given = json.loads(body)
-        if "PipelineDefinitionS3Location" in given:
-            return sorted(_STEPS.values())
-        found = _types_within(json.loads(given.get("PipelineDefinition", "null")))
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return []  # The handler reports what is wrong with it.
-    return sorted({_STEPS[one] for one in found if one in _STEPS})
-
-
-def _types_within(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for one in value:
-            yield from _types_within(one)
-    elif isinstance(value, dict):
-        if isinstance(value.get("Type"), str):
-            yield value["Type"]
-        for one in value.values():
-            yield from _types_within(one)
-
-
-def _roles_within(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for one in value:
-            yield from _roles_within(one)
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            if name in ("RoleArn", "ExecutionRoleArn"):
-                yield one if isinstance(one, str) else ANY_ROLE
-            else:
-                yield from _roles_within(one)
-
-
-def _role(body: JsonObject) -> list[str]:
-    return list(_texts(body.get("RoleArn")))
-
-
-def _role_of_function(body: JsonObject) -> list[str]:
-    return list(_texts(body.get("Role")))
-
-
-#: The resource of iam:PassRole for a role that cannot be known from the request.
-ANY_ROLE = "*"
-#: Operations that get roles, by the service's signing name: how to find these in a body.
-PASSING: dict[str, dict[str, Callable[[JsonObject], list[str]]]] = {
-    "sagemaker": {
-        "CreateTrainingJob": _role,
-        "CreateProcessingJob": _role,
-        "CreateHyperParameterTuningJob": _roles_of_definitions,
-        "CreatePipeline": _roles_of_pipeline,
-        "UpdatePipeline": _roles_of_pipeline,
-        "StartPipelineExecution": _role,
-    },
-    "lambda": {"CreateFunction": _role_of_function, "UpdateFunctionConfiguration": _role_of_function},
-}
-
-
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:
     """Applies IAM's rule: a denial wins, and what nothing allows is denied."""
     statements = [one for policy in policies for one in policy.statements if one.actions.names(action, fold=True)]
@@ -305,4 +178,33 @@ TRAINING_POLICY_TEXT = json.dumps(
         ],
     }
 )
-TRAINING_POLICY = Policy.parse(TRAINING_POLICY_TEXT)
+
+#: What an execution of a pipeline may do whose role nobody gave any right: what its steps call, and what every job may.
+EXECUTION_POLICY_TEXT = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            *json.loads(TRAINING_POLICY_TEXT)["Statement"],
+            {
+                "Effect": "Allow",
+                "Action": [
+                    *(
+                        f"sagemaker:{verb}{noun}"
+                        for noun in ("TrainingJob", "ProcessingJob", "HyperParameterTuningJob")
+                        for verb in ("Create", "Describe", "Stop")
+                    ),
+                    "sagemaker:ListTrainingJobsForHyperParameterTuningJob",
+                    "sagemaker:CreateModel",
+                    "sagemaker:DescribeModel",
+                    "sagemaker:CreateModelPackage",
+                    "sagemaker:CreateModelPackageGroup",
+                    "sagemaker:DescribeModelPackage",
+                    "sqs:SendMessage",
+                    "lambda:InvokeFunction",
+                    "iam:PassRole",
+                ],
+                "Resource": "*",
+            },
+        ],
+    }
+)

@@ -19,6 +19,7 @@ from sagelet_api.auth.objects_origin import as_file, is_read_by_browser, objects
 from sagelet_api.protocol.aws_errors import AccessDenied, MissingAuthenticationToken
 from sagelet_api.protocol.calls import FROM_PAGE, Call, Environ, Protocol, StartResponse
 from sagelet_api.protocol.header_rules import LOCAL_NAMES, host_name, is_address
+from sagelet_engine.model.principal import owner
 
 _REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
 _POLICY = "content-security-policy"
@@ -71,7 +72,9 @@ class RequestGuard:
             raise AccessDenied("A browser is shown objects and pages, and calls no other operation: use an SDK.")
         # A link of a page. Only sagelet's pages know the key pair, and it signs even if others need not sign.
         environ[FROM_PAGE] = self.is_apart(call) and call.headers.get("sec-fetch-site", "none") != "none"
-        return call if self._authentication is None else self._authentication.admit(call, environ)
+        if self._authentication is None:
+            return call._replace(principal=owner(call.account))
+        return self._authentication.admit(call, environ)
 
     def check_control(self, call: Call, environ: Environ, *, public: bool) -> None:
         """See Authentication.admit_to_control."""

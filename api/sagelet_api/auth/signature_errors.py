@@ -138,12 +138,8 @@ def unsigned_headers(call: Call, names: list[str]) -> Refused:
     return _invalid(call, f"'{', '.join(names)}' must be a 'SignedHeader' in the AWS Authorization.")
 
 
-def not_authorized(call: Call, caller: str, action: str, resource: str) -> Refused:
-    """Returns the error with IAM's text ("Troubleshoot access denied error messages", IAM user guide)."""
-    message = (
-        f"User: {caller} is not authorized to perform: {action} on resource: {resource} "
-        f"because no identity-based policy allows the {action} action"
-    )
+def not_authorized(call: Call, message: str) -> Refused:
+    """Returns the error for what the caller may not do. `message`: IAM's text."""
     if _is_json(call):
         return Refused("AccessDeniedException", 400, message)
     return Refused("AccessDenied", 403, message)

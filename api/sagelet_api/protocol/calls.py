@@ -17,6 +17,7 @@ from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarg
 from sagelet_api.protocol.sts_sessions import StsSession, is_session_token
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import Job
+from sagelet_engine.model.principal import Principal
 
 #: Puts the next bytes into memory and returns their number, 0 at the end.
 ReadInto = Callable[[memoryview], int]
@@ -120,9 +121,12 @@ class Call(NamedTuple):
     request_id: str
     protocol: Protocol
     credential: Credential | None
-    #: The job whose credentials these are, with a check that raises AwsError for an action that the job may not do on a
-    #: resource. None for an owner, who may do everything.
+    #: Who calls. None until the request guard has admitted the request.
+    principal: Principal | None = None
+    #: The job whose credentials these are, or that requested the session. None for an owner.
     job: Job | None = None
+    #: Raises NotAuthorized for an action that the caller may not do on a resource. None for a caller who may do
+    #: everything.
     permit: Callable[[str, str], None] | None = None
     #: The session whose token came with the request. None if the token was not given out here.
     session: StsSession | None = None
@@ -130,6 +134,12 @@ class Call(NamedTuple):
     model: str = ""
     #: True if method and path identify the operation.
     routed: bool = False
+
+    @property
+    def caller(self) -> Principal:
+        """Returns who calls. Only for a request that the guard has admitted."""
+        assert self.principal is not None
+        return self.principal
 
     @property
     def is_read(self) -> bool:

@@ -8,13 +8,14 @@ from sagelet_api.protocol.calls import Call, Environ, StartResponse
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.sts_sessions import StsSession
 from sagelet_engine.base.loading import Late
+from sagelet_engine.model.principal import Principal
 
 
 @dataclass(frozen=True)
 class Context:
-    """The caller of an operation, with account and region."""
+    """The caller of an operation, with the region."""
 
-    account: str
+    principal: Principal
     region: str
     request_id: str
     access_key: str
@@ -24,6 +25,10 @@ class Context:
     job_token: str = ""
     #: The STS session whose token came with the request.
     session: StsSession | None = None
+
+    @property
+    def account(self) -> str:
+        return self.principal.account
 
 
 #: Takes the validated parameters and returns the members of the output. Times are epoch seconds as floats. Returns None

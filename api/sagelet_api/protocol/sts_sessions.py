@@ -34,6 +34,11 @@ class StsSession:
     policies: tuple[str, ...] | None = None
     #: The session token of the training job that requested it. Empty if an owner did.
     job_token: str = ""
+    #: True if the role's policies limit it, although no job requested it: a function's session, and those that it
+    #: requests.
+    limited: bool = False
+    #: Ids of further jobs with which it ends: those that made or invoked the function whose session it is.
+    ends_with: tuple[str, ...] = ()
     #: Distinguishes two sessions of one caller.
     nonce: str = ""
 
@@ -64,7 +69,7 @@ def read(keys: KeyPair, token: str) -> tuple[StsSession, SessionKey] | None:
     try:
         said = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
         policies = None if said["policies"] is None else tuple(said["policies"])
-        return StsSession(**{**said, "policies": policies}), key
+        return StsSession(**{**said, "policies": policies, "ends_with": tuple(said.get("ends_with", ()))}), key
     except (ValueError, TypeError, KeyError, binascii.Error):
         return None  # Sealed by another version of sagelet, with other claims.
 

@@ -8,12 +8,12 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote
 
-from sagelet_api.auth.permissions import TRAINING_POLICY_TEXT
 from sagelet_api.protocol import sts_sessions
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, ValidationException
 from sagelet_api.protocol.calls import CALL, Call, Environ, StartResponse, WsgiApp, read_body, rewind
@@ -25,26 +25,31 @@ from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, Invoked
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore
+from sagelet_engine.model.principal import Authorize, Principal
 
 #: Bytes of a package in S3, at most.
 _MOST_CODE = 262_144_000
 #: Bytes of an event, at most (Lambda quotas): of a call that waits for the answer, and of one that does not.
 _MOST_EVENT, _MOST_LATER = 6_291_456, 1_048_576
+#: Operations that decide what a function's session does, or whose it is.
+_CHANGES = frozenset({"CreateFunction", "UpdateFunctionCode", "UpdateFunctionConfiguration"})
 
 
 class LambdaFunctions:
     """The engine's port `Functions`."""
 
-    def __init__(self, moto: MotoFunctions, keys: Callable[[], KeyPair], enforce_iam: bool) -> None:
+    def __init__(self, moto: MotoFunctions, keys: Callable[[], KeyPair], authorize: Authorize) -> None:
         self._moto = moto
         self._keys = keys
-        self._enforce = enforce_iam
+        self._authorize = authorize
 
-    def get(self, account: str, region: str, arn: str) -> Function:
-        return self._moto.get(account, region, arn)
+    def get(self, principal: Principal, region: str, arn: str) -> Function:
+        found = self._moto.get(principal.account, region, arn)
+        self._authorize(principal, "lambda:InvokeFunction", found.arn)
+        return found
 
-    def credentials(self, account: str, region: str, role: str, name: str, seconds: int) -> Mapping[str, str]:  # noqa: ARG002
-        """Returns a session of the role. As a job, the function may do what its role's policies allow or, without
+    def credentials(self, account: str, role: str, name: str, seconds: int, jobs: Sequence[str]) -> Mapping[str, str]:
+        """Returns a session of the role. As a job, the function may do what its role's policies allow and, without
         --enforce-iam, what every job may.
         """
         role_name = role.rpartition("/")[2]
@@ -54,7 +59,8 @@ class LambdaFunctions:
             f"AROASAGELET:{name}",
             role,
             int((time.time() + seconds) * 1000),
-            policies=None if self._enforce else (TRAINING_POLICY_TEXT,),
+            limited=True,
+            ends_with=tuple(jobs),
         )
         key = sts_sessions.give_out(self._keys(), session)
         return {
@@ -88,15 +94,17 @@ class RequestTooLarge(AwsError):
 
 
 class Runs(Protocol):
-    """Runs functions by account, region, and ARN or name. `check` and `invoke` raise FunctionRefused."""
+    """Runs functions by principal, region, and ARN or name."""
 
-    def check(self, account: str, region: str, arn: str) -> None: ...
-
-    def invoke(self, account: str, region: str, arn: str, event: str, request_id: str) -> Invoked:
-        """Raises RuntimeUnavailable."""
+    def check(self, principal: Principal, region: str, arn: str) -> None:
+        """Raises FunctionRefused, NotAuthorized."""
         ...
 
-    def invoke_unattended(self, account: str, region: str, arn: str, event: str, request_id: str) -> None:
+    def invoke(self, principal: Principal, region: str, arn: str, event: str, request_id: str) -> Invoked:
+        """Raises FunctionRefused, NotAuthorized, RuntimeUnavailable."""
+        ...
+
+    def invoke_unattended(self, principal: Principal, region: str, arn: str, event: str, request_id: str) -> None:
         """As `invoke`, for a caller that does not wait. Raises nothing: the function's log says why it did not run."""
         ...
 
@@ -108,12 +116,15 @@ RoleCheck = Callable[[str, str], bool]
 class LambdaRequests:
     """A WSGI application: `others` (moto), with the requests of Lambda that are not moto's alone."""
 
-    def __init__(self, others: WsgiApp, runs: Runs, objects: ObjectStore, may_run_as: RoleCheck | None) -> None:
-        """`may_run_as`: None without --enforce-iam, when a function may have any role."""
+    def __init__(
+        self, others: WsgiApp, runs: Runs, objects: ObjectStore, functions: MotoFunctions, *, enforce_iam: bool
+    ) -> None:
+        """Without `enforce_iam` a function may have any role."""
         self._others = others
         self._runs = runs
         self._objects = objects
-        self._may_run_as = may_run_as
+        self._functions = functions
+        self._may_run_as = functions.may_run_as if enforce_iam else None
 
     def __call__(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         call: Call = environ[CALL]
@@ -126,7 +137,24 @@ class LambdaRequests:
                 self._prepare(call, environ)
         except AwsError as error:
             return send(call, error_reply(call, error), start)
-        return self._others(environ, start)
+        return self._changed(call, environ, start) if call.operation in _CHANGES else self._others(environ, start)
+
+    def _changed(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        """Answers a change of a function, and notes the jobs that made it."""
+        jobs = call.caller.jobs
+        name = _changed_name(call, environ) if jobs else ""
+        statuses: list[str] = []
+
+        def noting(status: str, *more: Any) -> object:
+            statuses.append(status)
+            return start(status, *more)
+
+        answer = self._others(environ, noting)
+        if jobs and statuses and statuses[-1].startswith("2"):
+            # It may have been deleted meanwhile.
+            with suppress(FunctionNotFound):
+                self._functions.note_jobs(call.account, call.region, name, jobs)
+        return answer
 
     def _answer(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         name = unquote(call.path.split("/")[3])
@@ -135,7 +163,7 @@ class LambdaRequests:
         tail = _chosen(call, "x-amz-log-type", "logType", ("None", "Tail")) == "Tail"
         event = _event(read_body(environ, MAX_BODY), _MOST_LATER if kind == "Event" else _MOST_EVENT)
         arn = f"{name}:{qualifier}" if qualifier and name.rpartition(":")[2] != qualifier else name
-        work = (call.account, call.region, arn)
+        work = (call.caller, call.region, arn)
         try:
             if kind != "RequestResponse":
                 self._runs.check(*work)
@@ -174,12 +202,10 @@ class LambdaRequests:
             rewind(environ, json.dumps(given).encode())
 
     def _read(self, call: Call, bucket: str, key: str) -> bytes:
-        if call.permit is not None:
-            call.permit("s3:GetObject", f"arn:aws:s3:::{bucket}/{key}")
         with tempfile.TemporaryDirectory(prefix="sagelet-") as directory:
             file = Path(directory) / "code"
             try:
-                self._objects.link(call.account, call.region, bucket, key, file)
+                self._objects.link(call.caller, bucket, key, file)
             except (ObjectNotFound, ObjectDamaged) as error:
                 raise InvalidParameterValue(
                     f"Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: {error}"
@@ -187,6 +213,18 @@ class LambdaRequests:
             if file.stat().st_size > _MOST_CODE:
                 raise InvalidParameterValue(f"s3://{bucket}/{key} has more than {_MOST_CODE} bytes")
             return file.read_bytes()
+
+
+def _changed_name(call: Call, environ: Environ) -> str:
+    """Returns the name or ARN of the function that a request makes or changes. Empty if moto will refuse it."""
+    if call.operation != "CreateFunction":
+        return unquote(call.path.split("/")[3])
+    body = read_body(environ, MAX_BODY)
+    rewind(environ, body)
+    try:
+        return str(json.loads(body)["FunctionName"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _chosen(call: Call, header: str, member: str, allowed: tuple[str, ...]) -> str:

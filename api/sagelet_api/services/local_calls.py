@@ -1,4 +1,7 @@
-"""Operations called from inside the server, as a pipeline's steps call them: sagelet's own handlers, or moto."""
+"""Operations called from inside the server, as a pipeline's steps call them: sagelet's own handlers, or moto.
+
+The caller needs what a client would need, for the request that runs: its action, and iam:PassRole for its roles.
+"""
 
 import json
 import uuid
@@ -6,11 +9,14 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
+from sagelet_api.auth.needs import needs_of
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import HEADERS, Environ, WsgiApp
 from sagelet_api.protocol.operations import Context, Operations, RefusedOperation, SharedOperation
 from sagelet_api.protocol.validation import rule_book, validate
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.principal import Authorize, NotAuthorized, Principal
 from sagelet_engine.model.service_calls import CallRefused
 
 #: Refuses a call by account, region, service and operation: raises AwsError.
@@ -20,9 +26,10 @@ Check = Callable[[str, str, str, str], None]
 class LocalCalls:
     """A ServiceCalls. `serve` gives it the operations, which are made after the engine."""
 
-    def __init__(self, others: WsgiApp) -> None:
+    def __init__(self, others: WsgiApp, authorize: Authorize) -> None:
         """`others`: answers the requests for which sagelet has no operation (moto)."""
         self._others = others
+        self._authorize = authorize
         self._services: Mapping[str, Operations] = {}
         self._check: Check | None = None
 
@@ -30,12 +37,26 @@ class LocalCalls:
         """`check`: comes before every call."""
         self._services, self._check = services, check
 
-    def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
+    def __call__(
+        self, principal: Principal, region: str, service: str, operation: str, request: JsonObject
+    ) -> JsonObject:
+        try:
+            return self._answer(principal, region, service, operation, request)
+        except NotAuthorized as error:
+            message = aws_texts.failed_to_invoke(f"{service}:{operation}", str(error))
+            raise CallRefused("ClientError", message) from error
+
+    def _answer(
+        self, principal: Principal, region: str, service: str, operation: str, request: JsonObject
+    ) -> JsonObject:
         fitted = fit(rule_book(service).input_shape(operation), request)
         found = self._services.get(service, {}).get(operation)
         if isinstance(found, RefusedOperation):
             raise CallRefused("UnknownOperationException", found.reason)
-        context = Context(account, region, str(uuid.uuid4()), account)
+        for action, resource in needs_of(principal, region, service, operation, fitted):
+            self._authorize(principal, action, resource)
+        account = principal.account
+        context = Context(principal, region, str(uuid.uuid4()), account, principal.role)
         if isinstance(found, SharedOperation):
             found = found.handler if found.is_ours(context, fitted) else None
         try:

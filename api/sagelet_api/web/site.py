@@ -15,6 +15,7 @@ from sagelet_engine.base.errors import JobNotFound, OrchestrationNotFound
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.principal import owner
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.s3.store import S3Store
@@ -94,7 +95,7 @@ def found(name: str) -> Iterator[None]:
 def context() -> Context:
     """Returns the caller of an operation: the owner, in the account and region that the page is about."""
     here = account_region()
-    return Context(here.account, here.region, "", here.account)
+    return Context(owner(here.account), here.region, "", here.account)
 
 
 def is_static(endpoint: str | None) -> bool:

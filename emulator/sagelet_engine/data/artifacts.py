@@ -13,8 +13,11 @@ from sagelet_engine.base.inner_links import Budget, InnerLinks
 from sagelet_engine.base.key_names import LeftOut, Why, makes_key
 from sagelet_engine.base.volume import GIB, measured
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.acting import of_job
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri, batches
+from sagelet_engine.model.principal import NotAuthorized
 from sagelet_engine.model.training import TrainingJob
 
 _CHUNK = 1024 * 1024
@@ -45,6 +48,7 @@ class TreeUploader:
 
     def __init__(self, objects: ObjectStore, job: Job) -> None:
         self._objects = objects
+        self._principal = of_job(job)
         self._job = job
 
     def check(self, host: HostDirectories, directory: Path) -> None:
@@ -78,9 +82,8 @@ class TreeUploader:
                 left_out.add(name, Why.UNREADABLE)
             else:
                 files[name] = file
-        key = self._job.key
         for batch_names in batches((name, files[name].size) for name in sorted(files)):
-            with self._bucket_there(target), self._objects.batch(key.account, key.region, target.bucket) as batch:
+            with self._bucket_there(target), self._objects.batch(self._principal, target.bucket) as batch:
                 for name in batch_names:
                     with batch.create((target / name).key) as out, files[name].open() as data:
                         shutil.copyfileobj(data, out, _CHUNK)
@@ -101,11 +104,10 @@ class TreeUploader:
 
     @contextmanager
     def stream(self, target: S3Uri) -> Iterator[BinaryIO]:
-        """Writes an object while the block lasts. Raises ClientFault if there is no such bucket."""
-        key = self._job.key
+        """Writes an object while the block lasts. Raises ClientFault without the bucket, or without the right."""
         with (
             self._bucket_there(target),
-            self._objects.create(key.account, key.region, target.bucket, target.key) as out,
+            self._objects.create(self._principal, target.bucket, target.key) as out,
         ):
             yield out
 
@@ -115,6 +117,8 @@ class TreeUploader:
             yield
         except ObjectNotFound as error:
             raise ClientFault(f"Data upload failed:the bucket of {target} does not exist") from error
+        except NotAuthorized as error:
+            raise ClientFault(aws_texts.upload_denied(target, str(error))) from error
 
 
 class Uploader(TreeUploader):

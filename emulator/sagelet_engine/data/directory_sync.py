@@ -34,8 +34,11 @@ from sagelet_engine.base.inner_links import Budget, InnerLinks, Parts, resolved,
 from sagelet_engine.base.key_names import LeftOut, Why, makes_key
 from sagelet_engine.base.volume import GIB
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.acting import of_job
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri, batches
+from sagelet_engine.model.principal import NotAuthorized
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +175,7 @@ class _Mirror:
         self.synced = synced
         self.host_name = host_name
         self._objects = objects
-        self._where = (job.key.account, job.key.region)
+        self._principal = of_job(job)
         self._host = host
         self._inner = synced.inner()
         self._target = synced.target
@@ -216,6 +219,13 @@ class _Mirror:
         return status is not None and stat.S_ISREG(status.st_mode) and Stamp.of(status) != self._restored.get(name)
 
     def sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
+        """Brings the objects up to date. Raises ClientFault if the job's role may not list, write or delete them."""
+        try:
+            self._sync(final, over, others)
+        except NotAuthorized as error:
+            raise ClientFault(aws_texts.upload_denied(self._target, str(error))) from error
+
+    def _sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
         if not self._host.opt_ml.is_dir():
             # The job did not remove this file.
             return
@@ -259,7 +269,7 @@ class _Mirror:
             return
         for name in sorted(gone):
             if self.synced.deletes and not any(other.wrote(name) for other in others):
-                self._objects.delete(*self._where, self._target.bucket, self._target.key + name)
+                self._objects.delete(self._principal, self._target.bucket, self._target.key + name)
                 failpoint(Failpoint.AFTER_CHECKPOINT_DELETE)
             sent.pop(name, None)
         self._note(self._noted() - gone)
@@ -267,7 +277,7 @@ class _Mirror:
     def _send(self, names: Sequence[str], files: Mapping[str, Stamp]) -> list[str]:
         """Uploads copies of files. Returns the names of those that existed and did not change meanwhile."""
         sent = []
-        with self._objects.batch(*self._where, self._target.bucket) as batch:
+        with self._objects.batch(self._principal, self._target.bucket) as batch:
             for name in names:
                 with suppress(_Changed, FileNotFoundError, NotADirectoryError), self._open(name) as source:
                     with batch.create(self._target.key + name) as copy:
@@ -278,7 +288,7 @@ class _Mirror:
     def _already_there(self, files: Mapping[str, Stamp]) -> dict[str, Stamp]:
         """Returns the files whose bytes S3 already has."""
         try:
-            listed = self._objects.list(*self._where, self._target.bucket, self._target.key)
+            listed = self._objects.list(self._principal, self._target.bucket, self._target.key)
             there = {found.key[len(self._target.key) :]: (found.size, found.etag) for found in listed}
         except ObjectNotFound:
             return {}

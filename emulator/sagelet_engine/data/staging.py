@@ -14,8 +14,10 @@ from sagelet_engine.data.channels.sources import JobObjects, Listing
 from sagelet_engine.data.file_systems import directory_of
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
+from sagelet_engine.model.acting import of_job
 from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.principal import NotAuthorized
 from sagelet_engine.model.spec import Channel, CheckpointSpec, InputMode
 from sagelet_engine.model.training import TrainingJob
 
@@ -73,16 +75,16 @@ class Stager:
         """Unpacks the source archive. The toolkit takes a filled code directory as it is.
 
         So a training job does not need its endpoint any more, and a server may die and come back meanwhile. A missing
-        or damaged archive is left to the toolkit, which complains as on AWS, unless it could not reach S3.
+        or damaged archive, or one that the role may not read, is left to the toolkit. It complains as on AWS, unless it
+        could not reach S3.
         """
         submitted = self._job.spec.source
         if not submitted.startswith("s3://"):
             return
         uri = S3Uri.parse(submitted)
         archive = code.parent / "sourcedir.tar.gz"
-        key = self._job.key
         try:
-            self._objects.download(key.account, key.region, uri.bucket, uri.key, archive)
+            self._objects.download(of_job(self._job), uri.bucket, uri.key, archive)
             most = self._most_source(code.parent)
             tarballs.unpack(archive, code, most)
         except tarballs.TooLarge as error:
@@ -93,7 +95,7 @@ class Stager:
             ) from error
         except ObjectDamaged as error:
             raise ClientFault(f"Data download failed:{error}") from error
-        except (ObjectNotFound, tarfile.TarError) as error:
+        except (ObjectNotFound, NotAuthorized, tarfile.TarError) as error:
             if self._job.spec.network_isolation:
                 raise ClientFault(f"Data download failed:source archive {uri}: {error}") from error
             shutil.rmtree(code)

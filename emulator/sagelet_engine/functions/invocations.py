@@ -27,6 +27,7 @@ from sagelet_engine.functions import bootstrap
 from sagelet_engine.functions.invocation_log import LogLine, end_lines, in_order, printed_lines, tail_of
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.model.functions import LOG_GROUPS, Function, FunctionRefused, Functions, Invoked, Outcome, owner_of
+from sagelet_engine.model.principal import NotAuthorized, Principal, union
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Observation, Runtime
 
 log = logging.getLogger(__name__)
@@ -86,27 +87,29 @@ class Invocations:
         #: The ends of their logs.
         self._tails: dict[str, bytes] = {}
 
-    def begin(self, invocation: str, account: str, region: str, arn: str, event: str, most_seconds: int = 900) -> None:
+    def begin(
+        self, invocation: str, principal: Principal, region: str, arn: str, event: str, most_seconds: int = 900
+    ) -> None:
         if not self.has(invocation):
-            found = self._functions.get(account, region, arn)
+            found = self._functions.get(principal, region, arn)
             limited = replace(found, timeout_seconds=min(found.timeout_seconds, most_seconds))
-            self._prepare(invocation, account, region, limited, event, str(uuid.uuid4()))
+            self._prepare(invocation, principal, region, limited, event, str(uuid.uuid4()))
         self._launch(invocation)
         if self._waits:
             self._wait(invocation)
 
-    def check(self, account: str, region: str, arn: str) -> None:
-        """Raises FunctionRefused for a function that cannot be invoked."""
-        self._functions.get(account, region, arn)
+    def check(self, principal: Principal, region: str, arn: str) -> None:
+        """Raises FunctionRefused or NotAuthorized for a function that cannot be invoked."""
+        self._functions.get(principal, region, arn)
 
-    def invoke(self, account: str, region: str, arn: str, event: str, request_id: str) -> Invoked:
-        """Runs a function and waits for its end. Raises FunctionRefused, RuntimeUnavailable."""
+    def invoke(self, principal: Principal, region: str, arn: str, event: str, request_id: str) -> Invoked:
+        """Runs a function and waits for its end. Raises FunctionRefused, NotAuthorized, RuntimeUnavailable."""
         invocation = f"function-invoke{uuid.uuid4().hex}-0"
         with self._guard:
             self._waited.add(invocation)
         try:
-            function = self._functions.get(account, region, arn)
-            self._prepare(invocation, account, region, function, event, request_id)
+            function = self._functions.get(principal, region, arn)
+            self._prepare(invocation, principal, region, function, event, request_id)
             self._launch(invocation)
             outcome = self._wait(invocation)
             log_tail = self._tails.get(invocation, b"")
@@ -121,13 +124,13 @@ class Invocations:
                 with self._guard:
                     self._waited.discard(invocation)
 
-    def invoke_unattended(self, account: str, region: str, arn: str, event: str, request_id: str) -> None:
+    def invoke_unattended(self, principal: Principal, region: str, arn: str, event: str, request_id: str) -> None:
         """Runs a function whose caller has its answer already. If it cannot run, its log says why."""
         try:
-            self.invoke(account, region, arn, event, request_id)
-        except (FunctionRefused, RuntimeUnavailable) as error:
+            self.invoke(principal, region, arn, event, request_id)
+        except (FunctionRefused, NotAuthorized, RuntimeUnavailable) as error:
             log.warning("the function %s was not invoked: %s", arn, error)
-            note = {"account": account, "region": region, "name": arn, **_log_of(arn)}
+            note = {"account": principal.account, "region": region, "name": arn, **_log_of(arn)}
             text = f"sagelet: the invocation {request_id} did not take place: {error}"
             self._keep_log(note, [(self._clock.now_ms(), text)])
 
@@ -181,7 +184,7 @@ class Invocations:
     # --- inner ------------------------------------------------------------------------------------------------------
 
     def _prepare(
-        self, invocation: str, account: str, region: str, function: Function, event: str, request_id: str
+        self, invocation: str, principal: Principal, region: str, function: Function, event: str, request_id: str
     ) -> None:
         """Makes the directory of an invocation, whole or not at all."""
         from sagelet_engine.functions.package import unpack  # Loaded late: few servers run functions.
@@ -197,9 +200,10 @@ class Invocations:
             shutil.copyfile(bootstrap.__file__, opt_ml / INPUT / "bootstrap.py")
             write_authorities(self._authority(), opt_ml / INPUT)
             (opt_ml / INPUT / "event.json").write_text(event)
-            note = {**_described(function), "account": account, "region": region, "request_id": request_id}
+            note = {**_described(function), "account": principal.account, "region": region, "request_id": request_id}
             (opt_ml / INPUT / "invocation.json").write_text(json.dumps(note))
-            more = {"environment": dict(function.environment), "role": function.role, "restarts": 0}
+            jobs = union(principal.jobs, function.jobs)
+            more = {"environment": dict(function.environment), "role": function.role, "restarts": 0, "jobs": jobs}
             json_files.write_json(made / NOTE, {**note, **more})
             made.rename(self._root / invocation)
         except OSError as error:
@@ -238,7 +242,8 @@ class Invocations:
         account, region = note["account"], note["region"]
         url = self._url(self._runtime.endpoint_host)
         seconds = _SESSION_SECONDS + note["timeout_seconds"]
-        session = self._functions.credentials(account, region, note["role"], note["name"], seconds)
+        # An earlier version wrote no jobs.
+        session = self._functions.credentials(account, note["role"], note["name"], seconds, note.get("jobs", ()))
         return {
             "AWS_REGION": region,
             "AWS_DEFAULT_REGION": region,

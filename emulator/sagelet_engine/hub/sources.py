@@ -18,6 +18,7 @@ from sagelet_engine.base import nofollow
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.hub.names import COMMIT, Kind, is_path
 from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.principal import allow_all, owner
 from sagelet_engine.s3.job_objects import JobObjectStore
 from sagelet_engine.s3.store import S3Store
 
@@ -130,7 +131,7 @@ class Bucket:
 
     def files(self) -> Iterator[SourceFile]:
         bucket = self._bucket
-        for stored in JobObjectStore(self._store).list(bucket.account, bucket.region, bucket.name, self._prefix):
+        for stored in JobObjectStore(self._store, allow_all).list(owner(bucket.account), bucket.name, self._prefix):
             path = stored.key.removeprefix(self._prefix)
             # Consoles show a directory by a key that ends with a slash.
             if path and not path.endswith("/") and not {*path.split("/")} & LEFT_OUT:

@@ -139,6 +139,23 @@ def role_not_assumable(role: str) -> str:
     )
 
 
+def failed_to_invoke(action: str, details: str) -> str:
+    """Returns the text of a step's FailureReason, after `ClientError: `, for a call that AWS refused (quoted by users
+    of pipelines, for example for `sagemaker:CreateTrainingJob`).
+    """
+    return f"Failed to invoke {action}. Error Details: {details}"
+
+
+def download_denied(uri: object, why: str) -> str:
+    """Returns the text of FailureReason for an object that the role may not read (amazon-sagemaker-examples#4384)."""
+    return f"Data download failed:Unable to download object {uri} (AccessDenied: {why})"
+
+
+def upload_denied(uri: object, why: str) -> str:
+    """Returns the text for an object that the role may not write. It is inferred from that of `download_denied`."""
+    return f"Data upload failed:Unable to upload object {uri} (AccessDenied: {why})"
+
+
 def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
     """Returns the text for an input with nothing under its prefix. Seen at creation (amazon-sagemaker-examples#2489)
     and in FailureReason.

@@ -1,10 +1,11 @@
 """Lambda functions, as steps of pipelines and Invoke run them, and the port to where the functions are kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.model.principal import Principal
 
 #: Bytes of LogResult (API reference, Invoke).
 LOG_TAIL = 4096
@@ -44,17 +45,23 @@ class Function:
     environment: Mapping[str, str] = field(repr=False)
     #: The package, a zip file.
     code: bytes = field(repr=False)
+    #: Ids of the jobs that made or changed it. Its sessions end with theirs.
+    jobs: tuple[str, ...] = ()
 
 
 class Functions(Protocol):
     """Where functions are kept: the API."""
 
-    def get(self, account: str, region: str, arn: str) -> Function:
-        """Returns the function that an ARN names. Raises FunctionRefused."""
+    def get(self, principal: Principal, region: str, arn: str) -> Function:
+        """Returns the function that an ARN names, for a principal that invokes it. Raises FunctionRefused,
+        NotAuthorized.
+        """
         ...
 
-    def credentials(self, account: str, region: str, role: str, name: str, seconds: int) -> Mapping[str, str]:
-        """Returns AWS_ACCESS_KEY_ID and the like: a session of the function's role, for so many seconds."""
+    def credentials(self, account: str, role: str, name: str, seconds: int, jobs: Sequence[str]) -> Mapping[str, str]:
+        """Returns AWS_ACCESS_KEY_ID and the like: a session of the function's role, for so many seconds, which ends
+        with the first of these jobs (ids) that ends.
+        """
         ...
 
     def keep_log(self, account: str, region: str, group: str, stream: str, lines: list[tuple[int, str]]) -> None:
@@ -66,10 +73,10 @@ class Functions(Protocol):
 
 
 class _NoFunctions:
-    def get(self, account: str, region: str, arn: str) -> Function:  # noqa: ARG002
+    def get(self, principal: Principal, region: str, arn: str) -> Function:  # noqa: ARG002
         raise FunctionNotFound(f"Function not found: {arn}")
 
-    def credentials(self, account: str, region: str, role: str, name: str, seconds: int) -> Mapping[str, str]:  # noqa: ARG002
+    def credentials(self, account: str, role: str, name: str, seconds: int, jobs: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002
         return {}
 
     def keep_log(self, account: str, region: str, group: str, stream: str, lines: list[tuple[int, str]]) -> None:
@@ -112,10 +119,12 @@ class Invoked:
 class Invoker(Protocol):
     """Runs functions. A repeated call finds the invocation by its id."""
 
-    def begin(self, invocation: str, account: str, region: str, arn: str, event: str, most_seconds: int = 900) -> None:
+    def begin(
+        self, invocation: str, principal: Principal, region: str, arn: str, event: str, most_seconds: int = 900
+    ) -> None:
         """Starts an invocation, unless it has begun. `event`: JSON. `most_seconds`: a limit besides the function's own.
 
-        Raises FunctionRefused, RuntimeUnavailable.
+        Raises FunctionRefused, NotAuthorized, RuntimeUnavailable.
         """
         ...
 
@@ -136,7 +145,7 @@ class _NoInvoker:
     def begin(
         self,
         invocation: str,  # noqa: ARG002
-        account: str,  # noqa: ARG002
+        principal: Principal,  # noqa: ARG002
         region: str,  # noqa: ARG002
         arn: str,  # noqa: ARG002
         event: str,  # noqa: ARG002

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.model.principal import Principal
 
 
 class ObjectNotFound(SageletError):
@@ -84,35 +85,43 @@ def batches(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
 
 
 class ObjectStore(Protocol):
-    """S3's bytes as one account sees them. Methods stream, so memory does not grow with the size of an object."""
+    """S3's bytes as one principal sees them. Methods stream, so memory does not grow with the size of an object.
 
-    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+    Each raises NotAuthorized for what the principal may not do: listing needs s3:ListBucket, reading s3:GetObject,
+    writing s3:PutObject and deleting s3:DeleteObject.
+    """
+
+    def list(self, principal: Principal, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
         """Yields all objects under a prefix, in key order. Raises ObjectNotFound if the bucket does not exist."""
         ...
 
-    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+    def size(self, principal: Principal, bucket: str, key: str) -> int | None:
+        """Returns an object's bytes, or None if the bucket or the object does not exist. Needs s3:GetObject."""
+        ...
+
+    def download(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
         """Writes one object to `target`, whose directory exists, and verifies it by its checksum.
 
         Raises ObjectNotFound, ObjectDamaged.
         """
         ...
 
-    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+    def link(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
         """Does what `download` does, but without a copy if the file system allows it. Nobody may write to `target`."""
         ...
 
-    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+    def upload(self, principal: Principal, source: Path, bucket: str, key: str) -> None:
         """Stores a file as an object. Raises ObjectNotFound if the bucket does not exist."""
         ...
 
-    def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
+    def create(self, principal: Principal, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
         """Gives a stream (it cannot seek). Its bytes become an object only if the block raises nothing.
 
         Raises ObjectNotFound if the bucket does not exist.
         """
         ...
 
-    def batch(self, account: str, region: str, bucket: str) -> AbstractContextManager[ObjectBatch]:
+    def batch(self, principal: Principal, bucket: str) -> AbstractContextManager[ObjectBatch]:
         """Gives a batch of many small objects, which are flushed and committed together if the block raises nothing.
         Otherwise no object is made.
 
@@ -120,14 +129,14 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+    def delete(self, principal: Principal, bucket: str, key: str) -> None:
         """Removes an object. A missing object, or a missing bucket, is not an error."""
         ...
 
-    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+    def make_bucket(self, principal: Principal, region: str, bucket: str) -> None:
         """Makes a bucket. It is not an error if the account has it already."""
         ...
 
-    def has_bucket(self, account: str, bucket: str) -> bool:
-        """True if the account has the bucket."""
+    def has_bucket(self, principal: Principal, bucket: str) -> bool:
+        """True if the principal's account has the bucket. Needs no right."""
         ...

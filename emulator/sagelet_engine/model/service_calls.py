@@ -4,6 +4,7 @@ from typing import Protocol
 
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.principal import Principal
 
 
 class CallRefused(SageletError):
@@ -15,8 +16,11 @@ class CallRefused(SageletError):
 
 
 class ServiceCalls(Protocol):
-    def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
+    def __call__(
+        self, principal: Principal, region: str, service: str, operation: str, request: JsonObject
+    ) -> JsonObject:
         """Runs an operation (`sagemaker`, `CreateTrainingJob`) and returns its answer, with times as epoch seconds.
+        The principal needs what a client would need.
 
         Text and numbers of the request become what the service model asks for: a pipeline's parameters and properties
         may have either type. Raises CallRefused.
@@ -25,7 +29,14 @@ class ServiceCalls(Protocol):
 
 
 class _NoCalls:
-    def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:  # noqa: ARG002
+    def __call__(
+        self,
+        principal: Principal,  # noqa: ARG002
+        region: str,  # noqa: ARG002
+        service: str,
+        operation: str,
+        request: JsonObject,  # noqa: ARG002
+    ) -> JsonObject:
         raise CallRefused("UnknownOperationException", f"{service} {operation} is not served here")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.principal import NotAuthorized, Principal
 from sagelet_engine.pipelines.expressions import Unresolved
 
 #: Bytes of a document, at most. As Python's objects it takes up to 25 times as much memory.
@@ -20,18 +21,16 @@ class DocumentTooLarge(SageletError):
     """The object has more than LARGEST bytes."""
 
 
-def read_text(objects: ObjectStore, account: str, region: str, where: S3Uri) -> str:
+def read_text(objects: ObjectStore, principal: Principal, where: S3Uri) -> str:
     """Returns an object's text; bytes that are not UTF-8 are replaced.
 
-    Raises ObjectNotFound, ObjectDamaged, DocumentTooLarge.
+    Raises ObjectNotFound, ObjectDamaged, DocumentTooLarge, NotAuthorized.
     """
-    # The exact key comes first among those that begin with it.
-    first = next(iter(objects.list(account, region, where.bucket, where.key)), None)
-    if first is not None and first.key == where.key:
-        _check_size(where, first.size)
+    if (size := objects.size(principal, where.bucket, where.key)) is not None:
+        _check_size(where, size)
     with tempfile.TemporaryDirectory(prefix="sagelet-") as directory:
         file = Path(directory) / "object"
-        objects.download(account, region, where.bucket, where.key, file)
+        objects.download(principal, where.bucket, where.key, file)
         _check_size(where, file.stat().st_size)
         return file.read_text(encoding="utf-8-sig", errors="replace")
 
@@ -41,15 +40,15 @@ def _check_size(where: S3Uri, size: int) -> None:
         raise DocumentTooLarge(f"{where} has {size} bytes, and sagelet reads at most {LARGEST} of a document")
 
 
-def read_json(objects: ObjectStore, account: str, region: str, uri: str) -> Any:
+def read_json(objects: ObjectStore, principal: Principal, uri: str) -> Any:
     """Returns the JSON value of an object. Raises Unresolved, with the reason in plain words."""
     try:
         where = S3Uri.parse(uri)
     except ValueError as error:
         raise Unresolved(f"{uri} is not an S3 URI of the form s3://BUCKET/KEY") from error
     try:
-        text = read_text(objects, account, region, where)
-    except (ObjectNotFound, ObjectDamaged) as error:
+        text = read_text(objects, principal, where)
+    except (ObjectNotFound, ObjectDamaged, NotAuthorized) as error:
         raise Unresolved(f"{uri} cannot be read: {error}") from error
     except DocumentTooLarge as error:
         raise Unresolved(str(error)) from error

@@ -30,6 +30,7 @@ from sagelet_engine.model.pipeline import (
     StepStatus,
     execution_id_of,
 )
+from sagelet_engine.model.principal import Authorize, Principal
 from sagelet_engine.orchestration.facet import Orchestrations
 from sagelet_engine.pipelines import retrying
 from sagelet_engine.pipelines.definition import parse
@@ -60,8 +61,10 @@ class Pipelines:
         clock: Clock,
         watch: Callable[[str], None],
         computing: ConcurrencyLimit,
+        authorize: Authorize,
     ) -> None:
         """`computing`: the limit of the server's requests."""
+        self._authorize = authorize
         self._rows = store.pipelines
         self._kept = store.orchestrations.of(PIPELINE_EXECUTION)
         self._executions = Orchestrations(self._kept, clock, watch)
@@ -97,15 +100,23 @@ class Pipelines:
         return pipeline
 
     def update(
-        self, key: PipelineKey, definition: str | None, changes: JsonObject, aliases: Sequence[str] = ()
+        self,
+        principal: Principal,
+        key: PipelineKey,
+        definition: str | None,
+        changes: JsonObject,
+        aliases: Sequence[str] = (),
     ) -> Pipeline:
         """Changes what is given. Another definition, which `checking.check` allows, is a new version with the aliases.
+        Whoever writes it decides what the pipeline's role does, so they need iam:PassRole for that role.
 
-        Raises PipelineNotFound, AliasTaken.
+        Raises PipelineNotFound, AliasTaken, NotAuthorized.
         """
         now_ms = self._clock.now_ms()
 
         def change(before: Pipeline) -> Pipeline:
+            if definition is not None and before.role != principal.role and "role" not in changes:
+                self._authorize(principal, "iam:PassRole", before.role)
             after = replace(before, modified_ms=max(now_ms, before.modified_ms), **changes)
             if definition is None:
                 return after
@@ -173,9 +184,9 @@ class Pipelines:
         """Returns the definition of a version, or None."""
         return self._rows.definition(key, version)
 
-    def read_definition(self, account: str, region: str, where: S3Uri) -> str:
-        """Returns the text of an object. Raises ObjectNotFound, ObjectDamaged, DocumentTooLarge."""
-        return read_text(self._objects, account, region, where)
+    def read_definition(self, principal: Principal, where: S3Uri) -> str:
+        """Returns the text of an object. Raises ObjectNotFound, ObjectDamaged, DocumentTooLarge, NotAuthorized."""
+        return read_text(self._objects, principal, where)
 
     def put_tags(self, key: PipelineKey, tags: Mapping[str, str], limit: int) -> Pipeline:
         """Adds all tags or none. Raises PipelineNotFound, TooManyTags."""

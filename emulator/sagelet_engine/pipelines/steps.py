@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.acting import of_execution
+from sagelet_engine.model.aws_texts import failed_to_invoke
 from sagelet_engine.model.functions import FunctionRefused, Invoker, invocation_id
 from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus, suffix
+from sagelet_engine.model.principal import NotAuthorized
 from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
 from sagelet_engine.model.tuning import TuningSpec
 from sagelet_engine.pipelines import outputs, retrying
@@ -108,7 +111,7 @@ class JobStep:
     def find(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str | None:
         name = self._name(execution, run)
         try:
-            _call(calls, execution, f"Describe{self.noun}", {f"{self.noun}Name": name})
+            _call(calls, execution, run, f"Describe{self.noun}", {f"{self.noun}Name": name})
         except CallRefused as error:
             if is_passing(error):
                 raise
@@ -120,6 +123,7 @@ class JobStep:
         _call(
             calls,
             execution,
+            run,
             f"Create{self.noun}",
             {**run.arguments, f"{self.noun}Name": name},
             exists=("ResourceInUse",),
@@ -127,7 +131,7 @@ class JobStep:
         return name
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
-        answer = _call(calls, execution, f"Describe{self.noun}", {f"{self.noun}Name": run.made})
+        answer = _call(calls, execution, run, f"Describe{self.noun}", {f"{self.noun}Name": run.made})
         status = answer[f"{self.noun}Status"]
         if status == "Completed":
             return Look(StepStatus.SUCCEEDED, {**answer, **self.more(calls, execution, run, answer)})
@@ -139,7 +143,7 @@ class JobStep:
         return Look(StepStatus.STOPPING if status == "Stopping" else StepStatus.EXECUTING, answer)
 
     def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> None:
-        _call(calls, execution, f"Stop{self.noun}", {f"{self.noun}Name": run.made})
+        _call(calls, execution, run, f"Stop{self.noun}", {f"{self.noun}Name": run.made})
 
     def arn(self, execution: PipelineExecution, run: StepRun) -> str:
         """Returns the ARN of the job that the step has made."""
@@ -173,7 +177,7 @@ class TuningStep(JobStep):
             "SortOrder": "Descending" if maximize else "Ascending",
             "MaxResults": 50,
         }
-        listed = _call(calls, execution, "ListTrainingJobsForHyperParameterTuningJob", asked)
+        listed = _call(calls, execution, run, "ListTrainingJobsForHyperParameterTuningJob", asked)
         return {"TrainingJobSummaries": listed["TrainingJobSummaries"]}
 
 
@@ -186,19 +190,21 @@ class ModelStep:
 
     def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
         name = job_name(execution, run, run.arguments.get("ModelName"), 63)
-        _call(calls, execution, "CreateModel", {**run.arguments, "ModelName": name}, exists=("ValidationException",))
+        _call(
+            calls, execution, run, "CreateModel", {**run.arguments, "ModelName": name}, exists=("ValidationException",)
+        )
         return name
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
         asked = {"ModelName": run.made}
         try:
-            answer = _call(calls, execution, "DescribeModel", asked)
+            answer = _call(calls, execution, run, "DescribeModel", asked)
         except CallRefused as error:
             if is_passing(error):
                 raise
             # moto keeps it in memory: the server was killed since.
             self.start(calls, execution, run)
-            answer = _call(calls, execution, "DescribeModel", asked)
+            answer = _call(calls, execution, run, "DescribeModel", asked)
         return Look(StepStatus.SUCCEEDED, answer)
 
     def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
@@ -216,21 +222,20 @@ class RegisterModelStep:
         group = run.arguments.get("ModelPackageGroupName")
         if group is not None:
             asked = {"ModelPackageGroupName": group}
-            _call(
-                calls, execution, "CreateModelPackageGroup", asked, exists=("ValidationException", "ConflictException")
-            )
-        return str(_call(calls, execution, "CreateModelPackage", run.arguments)["ModelPackageArn"])
+            taken = ("ValidationException", "ConflictException")
+            _call(calls, execution, run, "CreateModelPackageGroup", asked, exists=taken)
+        return str(_call(calls, execution, run, "CreateModelPackage", run.arguments)["ModelPackageArn"])
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
         made = str(run.made)
         try:
-            answer = _call(calls, execution, "DescribeModelPackage", {"ModelPackageName": made})
+            answer = _call(calls, execution, run, "DescribeModelPackage", {"ModelPackageName": made})
         except CallRefused as error:
             if is_passing(error):
                 raise
             # moto keeps it in memory: the server was killed since.
             made = self.start(calls, execution, run)
-            answer = _call(calls, execution, "DescribeModelPackage", {"ModelPackageName": made})
+            answer = _call(calls, execution, run, "DescribeModelPackage", {"ModelPackageName": made})
         return Look(StepStatus.SUCCEEDED, answer, made=made)
 
     def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
@@ -264,7 +269,7 @@ class CallbackStep:
             "arguments": run.arguments["Arguments"],
         }
         message = {"QueueUrl": run.arguments["SqsQueueUrl"], "MessageBody": json.dumps(body)}
-        calls(execution.key.account, execution.key.region, "sqs", "SendMessage", message)
+        calls(of_execution(execution, run.name), execution.key.region, "sqs", "SendMessage", message)
 
 
 class LambdaStep:
@@ -278,10 +283,12 @@ class LambdaStep:
         return invocation if self._invoker.has(invocation) else None
 
     def start(self, _calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
-        invocation, key = _invocation(execution, run), execution.key
+        invocation, principal = _invocation(execution, run), of_execution(execution, run.name)
         arn, event = text_of(run.arguments["FunctionArn"]), json.dumps(run.arguments["Arguments"])
         try:
-            self._invoker.begin(invocation, key.account, key.region, arn, event, LAMBDA_SECONDS)
+            self._invoker.begin(invocation, principal, execution.key.region, arn, event, LAMBDA_SECONDS)
+        except NotAuthorized as error:
+            raise CallRefused("ClientError", failed_to_invoke("lambda:InvokeFunction", str(error))) from error
         except FunctionRefused as error:
             raise CallRefused("ClientError", str(error)) from error
         return invocation
@@ -337,16 +344,17 @@ KINDS: Mapping[str, StepKind] = {
 def _call(
     calls: ServiceCalls,
     execution: PipelineExecution,
+    run: StepRun,
     operation: str,
     request: JsonObject,
     exists: tuple[str, ...] = (),
 ) -> JsonObject:
-    """Calls SageMaker. An error in `exists` says that the name is taken, and is not raised.
+    """Calls SageMaker as the execution. An error in `exists` says that the name is taken, and is not raised.
 
     The name follows from the execution, so an earlier try of this step made what has it.
     """
     try:
-        return calls(execution.key.account, execution.key.region, "sagemaker", operation, request)
+        return calls(of_execution(execution, run.name), execution.key.region, "sagemaker", operation, request)
     except CallRefused as error:
         taken = error.code in exists and ("already exist" in str(error).lower() or error.code == "ResourceInUse")
         if not taken:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.acting import of_execution
 from sagelet_engine.model.functions import NO_INVOKER, Invoker
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import OrchestrationStatus
@@ -144,7 +145,7 @@ class PipelineWork:
 
     def _lookups(self, record: PipelineExecution, now_ms: int) -> Lookups:
         return Lookups(
-            lambda uri: read_json(self._objects, record.key.account, record.key.region, uri),
+            lambda uri: read_json(self._objects, of_execution(record), uri),
             lambda step, key: self._cached(record, step, key, now_ms),
             lambda: self._source(record),
         )

@@ -13,6 +13,7 @@ from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.instances.bill import bill
 from sagelet_engine.model.log_events import LogStream
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.principal import owner
 from sagelet_engine.model.series import Sample
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import code_digest, compile_reports
@@ -77,9 +78,12 @@ class ComparisonInputs:
             yield ChannelFacts(channel.name, channel.url, _fingerprint(found, channel.url), newest)
 
     def _objects(self, job: TrainingJob, uri: S3Uri) -> list[ObjectInfo]:
-        """Returns the current objects under a prefix, or none if there are too many. A manifest counts as itself."""
+        """Returns the current objects under a prefix, or none if there are too many. A manifest counts as itself.
+
+        Only the owner compares jobs: by the control endpoints and the pages.
+        """
         try:
-            listed = self.objects.list(job.key.account, job.key.region, uri.bucket, uri.key)
+            listed = self.objects.list(owner(job.key.account), uri.bucket, uri.key)
             found = list(islice(listed, MOST_OBJECTS + 1))
         except ObjectNotFound:
             return []

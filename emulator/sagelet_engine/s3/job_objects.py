@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.objects import ObjectInfo
+from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
+from sagelet_engine.model.principal import Authorize, Principal, object_arn
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.files import clean_disk_full, copy_file, link_or_copy
 from sagelet_engine.s3.records import StoredObject
@@ -33,31 +34,36 @@ def plain(_bucket: str) -> Mapping[str, Any]:
 
 
 class JobObjectStore:
-    """An ObjectStore for jobs. To a job, a bucket of another account does not exist."""
+    """An ObjectStore for jobs, which asks `authorize` for each object. A bucket of another account does not exist."""
 
-    def __init__(self, store: S3Store, listener: Listener = nobody, described: Described = plain) -> None:
+    def __init__(
+        self, store: S3Store, authorize: Authorize, listener: Listener = nobody, described: Described = plain
+    ) -> None:
         self._store = store
+        self._authorize = authorize
         self._listener = listener
         self._described = described
 
-    def has_bucket(self, account: str, bucket: str) -> bool:
+    def has_bucket(self, principal: Principal, bucket: str) -> bool:
         try:
-            self._check(account, bucket)
+            self._check(principal, bucket)
         except NoSuchBucket:
             return False
         return True
 
-    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+    def make_bucket(self, principal: Principal, region: str, bucket: str) -> None:
         """Makes a bucket.
 
         It is not an error if the account has the bucket already. Raises BucketExists if another account has it.
         """
-        if not self.has_bucket(account, bucket):
-            self._store.create_bucket(bucket, account, region)
+        if not self.has_bucket(principal, bucket):
+            self._authorize(principal, "s3:CreateBucket", object_arn(bucket))
+            self._store.create_bucket(bucket, principal.account, region)
 
-    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:  # noqa: ARG002
+    def list(self, principal: Principal, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
         """Yields all objects under a prefix, in key order. Raises ObjectNotFound if the bucket does not exist."""
-        self._check(account, bucket)
+        self._authorize(principal, "s3:ListBucket", object_arn(bucket))
+        self._check(principal, bucket)
         return self._list(bucket, prefix)
 
     def _list(self, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
@@ -67,70 +73,88 @@ class JobObjectStore:
                 yield ObjectInfo(stored.key, stored.size, stored.etag, stored.modified_ms)
             after = page[-1].key.encode()
 
-    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
+    def size(self, principal: Principal, bucket: str, key: str) -> int | None:
+        """See ObjectStore.size."""
+        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
+        try:
+            self._check(principal, bucket)
+            return self._store.head(bucket, key).size
+        except ObjectNotFound:
+            return None
+
+    def download(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
         """Writes one object to `target`, whose directory exists. Raises ObjectNotFound, DamagedObject."""
-        self._check(account, bucket)
+        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
+        self._check(principal, bucket)
         stored, data = self._store.open(bucket, key)
         with data, clean_disk_full(target.parent):
             copy_file(data, target)
         _verify(stored, target)
 
-    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
+    def link(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
         """Does what `download` does, without a copy if `target` is on the store's file system. Nobody may write to
         `target`.
         """
-        self._check(account, bucket)
+        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
+        self._check(principal, bucket)
         stored, data = self._store.open(bucket, key)
         with data, clean_disk_full(target.parent):
             link_or_copy(self._store.files.root / stored.path, data, target)
         _verify(stored, target)
 
-    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+    def upload(self, principal: Principal, source: Path, bucket: str, key: str) -> None:
         """Stores a file as an object, whole or not at all. Raises ObjectNotFound if the bucket does not exist."""
-        with source.open("rb") as data, self.create(account, region, bucket, key) as out:
+        with source.open("rb") as data, self.create(principal, bucket, key) as out:
             while chunk := data.read(CHUNK):
                 out.write(chunk)
 
     @contextmanager
-    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:
+    def create(self, principal: Principal, bucket: str, key: str) -> Iterator[BinaryIO]:
         """See ObjectStore.create."""
-        with self.batch(account, region, bucket) as batch, batch.create(key) as out:
+        with self.batch(principal, bucket) as batch, batch.create(key) as out:
             yield out
 
     @contextmanager
-    def batch(self, account: str, region: str, bucket: str) -> Iterator["_Batch"]:  # noqa: ARG002
+    def batch(self, principal: Principal, bucket: str) -> Iterator["_Batch"]:
         """See ObjectStore.batch."""
-        self._check(account, bucket)
+        self._check(principal, bucket)
         with ExitStack() as staging:
-            made = _Batch(self._store, staging)
+            made = _Batch(self._store, staging, lambda key: self._may_put(principal, bucket, key))
             yield made
             failpoint(Failpoint.BEFORE_OBJECT)
             stored = self._store.put_all(bucket, made.staged, attributes=self._described(bucket))
         failpoint(Failpoint.AFTER_OBJECT)
         self._listener("Put", bucket, stored)
 
-    def delete(self, account: str, region: str, bucket: str, key: str) -> None:  # noqa: ARG002
+    def delete(self, principal: Principal, bucket: str, key: str) -> None:
         """Removes an object. A missing object, or a missing bucket, is not an error."""
-        if not self.has_bucket(account, bucket):
+        self._authorize(principal, "s3:DeleteObject", object_arn(bucket, key))
+        if not self.has_bucket(principal, bucket):
             return
         self._listener("Delete", bucket, self._store.delete(bucket, [key]))
 
-    def _check(self, account: str, bucket: str) -> None:
-        if self._store.catalog.bucket(bucket).account != account:
+    def _may_put(self, principal: Principal, bucket: str, key: str) -> None:
+        self._authorize(principal, "s3:PutObject", object_arn(bucket, key))
+
+    def _check(self, principal: Principal, bucket: str) -> None:
+        if self._store.catalog.bucket(bucket).account != principal.account:
             raise NoSuchBucket(bucket)
 
 
 class _Batch:
     """Staged files that become objects together. Each is discarded if `staging` ends by an error."""
 
-    def __init__(self, store: S3Store, staging: ExitStack) -> None:
+    def __init__(self, store: S3Store, staging: ExitStack, check: Callable[[str], None]) -> None:
+        """`check`: raises NotAuthorized for a key that may not be written."""
         self._store = store
+        self._check = check
         self._staging = staging
         #: By key, in the order in which they came.
         self.staged: dict[str, StagedFile] = {}
 
     @contextmanager
     def create(self, key: str) -> Iterator[BinaryIO]:
+        self._check(key)
         with ExitStack() as alone:
             staged = alone.enter_context(self._store.stage())
             out = BufferedWriter(_Stream(staged), CHUNK)

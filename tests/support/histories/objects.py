@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
+from sagelet_engine.model.principal import Principal
 from support.histories.files import Files
 from support.histories.schedule import Schedule
 from support.object_batch import Batch
@@ -26,7 +27,7 @@ class Objects:
             self._schedule.losses += 1
             raise OSError(5, "Input/output error")
 
-    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, principal: Principal, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
         self._answer("list")
         if not any(where[0] == bucket for where in self.kept):
             raise ObjectNotFound(bucket)
@@ -34,7 +35,7 @@ class Objects:
             if held == bucket and key.startswith(prefix):
                 yield ObjectInfo(key, len(data), hashlib.md5(data).hexdigest())
 
-    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+    def download(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
         self._answer("download")
         if (bucket, key) not in self.kept:
             raise ObjectNotFound(key)
@@ -43,14 +44,19 @@ class Objects:
 
     link = download
 
-    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+    def size(self, principal: Principal, bucket: str, key: str) -> int | None:
+        self._answer("size")
+        data = self.kept.get((bucket, key))
+        return None if data is None else len(data)
+
+    def upload(self, principal: Principal, source: Path, bucket: str, key: str) -> None:
         self._answer("upload")
         data = source.read_bytes()
         self._answer("upload")
         self.kept[bucket, key] = data
 
     @contextmanager
-    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:
+    def create(self, principal: Principal, bucket: str, key: str) -> Iterator[BinaryIO]:
         self._answer("create")
         if bucket == "missing":
             raise ObjectNotFound(bucket)
@@ -61,7 +67,7 @@ class Objects:
         self._schedule.note("uploaded", bucket, key)
 
     @contextmanager
-    def batch(self, account: str, region: str, bucket: str) -> Iterator[Batch]:
+    def batch(self, principal: Principal, bucket: str) -> Iterator[Batch]:
         self._answer("create")
         if bucket == "missing":
             raise ObjectNotFound(bucket)
@@ -72,12 +78,12 @@ class Objects:
             self.kept[bucket, key] = data
             self._schedule.note("uploaded", bucket, key)
 
-    def has_bucket(self, account: str, bucket: str) -> bool:
+    def has_bucket(self, principal: Principal, bucket: str) -> bool:
         return bucket != "missing"
 
-    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+    def make_bucket(self, principal: Principal, region: str, bucket: str) -> None:
         self._answer("make_bucket")
 
-    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+    def delete(self, principal: Principal, bucket: str, key: str) -> None:
         self._answer("delete")
         self.kept.pop((bucket, key), None)

@@ -14,6 +14,7 @@ from sagelet_engine.base.errors import SageletError
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import Job, JobKey
 from sagelet_engine.model.orchestration import Orchestration
+from sagelet_engine.model.principal import allow_all
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
@@ -139,6 +140,7 @@ class World:
             metrics=self.metrics,
             statuses=self.statuses,
             clock=self.clock,
+            authorize=allow_all,
             lock=self._lock,
         )
         engine.start(4599)

@@ -14,6 +14,7 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.principal import owner
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import create
 from support.api_world import ApiWorld
@@ -155,8 +156,8 @@ def test_objects(world: ApiWorld) -> None:
     assert refusal(other.copy_object, **copy) == (403, "AccessDenied")
     assert s3.get_object(Bucket="mine-us", Key="k")["Body"].read() == b"mine"
     # Of the store that jobs use, too.
-    objects = world.s3.objects
-    assert [info.key for info in objects.list(mine, us, "mine-us", "")] == ["k"]
-    assert not objects.has_bucket(theirs, "mine-us")
+    objects, me, they = world.s3.objects, owner(mine), owner(theirs)
+    assert [info.key for info in objects.list(me, "mine-us", "")] == ["k"]
+    assert not objects.has_bucket(they, "mine-us")
     with pytest.raises(SageletError):
-        list(objects.list(theirs, us, "mine-us", ""))
+        list(objects.list(they, "mine-us", ""))

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.data import directory_sync
 from sagelet_engine.model.job import JobKey, JobKind
+from sagelet_engine.model.principal import owner
 from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.runtime import Usage
 from support.api_world import ApiWorld
@@ -398,7 +399,7 @@ def test_a_continuous_output_is_uploaded_while_the_job_runs(world: ApiWorld, mon
 
 
 def _there(world: ApiWorld, key: str) -> bool:
-    return any(found.key == key for found in world.objects.list("", "", "out", key))
+    return any(found.key == key for found in world.objects.list(owner(""), "out", key))
 
 
 def test_outputs_of_all_hosts_go_to_one_place_and_a_link_is_not_followed(world: ApiWorld) -> None:
@@ -411,7 +412,7 @@ def test_outputs_of_all_hosts_go_to_one_place_and_a_link_is_not_followed(world: 
         (place / "passwd").symlink_to("/etc/passwd")
         running.end(0)
     assert ended(world)["ProcessingJobStatus"] == "Completed"
-    assert sorted(found.key for found in world.objects.list("", "", "out", "o/")) == ["o/part-1", "o/part-2"]
+    assert sorted(found.key for found in world.objects.list(owner(""), "out", "o/")) == ["o/part-1", "o/part-2"]
 
 
 # --- logs and metrics -------------------------------------------------------------------------------------------------

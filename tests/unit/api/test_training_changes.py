@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.acting import of_job
 from support.api_world import ApiWorld
 from support.world import request, until
 
@@ -135,7 +136,7 @@ def test_a_deleted_job_leaves_nothing_but_its_artifacts(world: ApiWorld) -> None
     assert world.engine.logs.streams(job.key.account, job.key.region) == []
     assert world.engine.metrics.final(job) == []
     assert not [*directory.iterdir()]
-    model = world.objects.list(job.key.account, job.key.region, "out", "models/One/")
+    model = world.objects.list(of_job(job), "out", "models/One/")
     assert [found.key for found in model] == ["models/One/output/model.tar.gz"]
 
 

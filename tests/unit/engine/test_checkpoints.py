@@ -19,6 +19,7 @@ from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.model import training
 from sagelet_engine.model.job import JobStatus
+from sagelet_engine.model.principal import owner
 from support.fakes import FakeObjects
 from support.world import World, key, request, until
 
@@ -240,7 +241,7 @@ def test_the_next_server_sends_what_is_missing_and_deletes_what_went_meanwhile(b
 def test_an_s3_that_forgot_gets_everything_again(bench: Bench) -> None:
     bench.path("a").write_bytes(b"1")
     bench.look()
-    bench.objects.delete("", "", "ck", "run/a")
+    bench.objects.delete(owner(""), "ck", "run/a")
     bench.again()
     bench.look()
     assert bench.stored() == {"run/a": b"1"}

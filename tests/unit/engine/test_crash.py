@@ -14,6 +14,7 @@ from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.engine import Engine
 from sagelet_engine.execution.job_context import Detached
 from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.principal import allow_all
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.owner import lock_directory
@@ -310,6 +311,7 @@ def test_an_engine_that_cannot_start_frees_the_data_directory(world: World, tmp_
             metrics=world.metrics,
             statuses=world.statuses,
             clock=world.clock,
+            authorize=allow_all,
         )
     assert caught.value
     lock_directory(settings.data).close()

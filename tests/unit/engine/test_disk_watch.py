@@ -64,7 +64,7 @@ def test_a_disk_that_others_filled_ends_no_job(world: World, monkeypatch: pytest
 
 
 def test_inputs_that_fill_the_disk_do_not_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fills(_self: object, _account: str, _region: str, _bucket: str, _key: str, target: Path, **_: Any) -> None:
+    def fills(_self: object, _principal: object, _bucket: str, _key: str, target: Path, **_: Any) -> None:
         target.write_bytes(b"x" * 10_000)
         monkeypatch.setattr(disk_watch, "room", lambda _: Room(0, 100 * GIB))
         raise OSError(errno.ENOSPC, "No space left on device", str(target))

@@ -17,6 +17,7 @@ from sagelet_engine.data.artifacts import Uploader
 from sagelet_engine.data.channels.sources import relative_path
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.staging import Stager, checkpoint_directory
+from sagelet_engine.model.principal import Principal
 from sagelet_engine.model.spec import CheckpointSpec
 from sagelet_engine.model.training import TrainingJob, create
 from support.fakes import FakeObjects
@@ -112,12 +113,12 @@ class ListedObjects(FakeObjects):
         super().__init__(root)
         self._keys = keys
 
-    def list(self, account: str, region: str, bucket: str, prefix: str) -> Any:
+    def list(self, principal: Principal, bucket: str, prefix: str) -> Any:
         from sagelet_engine.model.objects import ObjectInfo
 
         return (ObjectInfo(name, 1) for name in self._keys if name.startswith(prefix))
 
-    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+    def download(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
         target.write_text(key)
 
 

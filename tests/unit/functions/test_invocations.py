@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.functions.invocations import Invocations
 from sagelet_engine.model.functions import Function, FunctionNotFound, LogRefused, Outcome, invocation_id
+from sagelet_engine.model.principal import Principal, owner
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from support.world import until
@@ -72,7 +73,7 @@ class Given:
         self.logs: list[str] = []
         self.refuses = 0
 
-    def get(self, _account: str, _region: str, arn: str) -> Function:
+    def get(self, _principal: Principal, _region: str, arn: str) -> Function:
         if arn.endswith("nobody"):
             raise FunctionNotFound(f"Function not found: {arn}")
         code = io.BytesIO()
@@ -83,7 +84,9 @@ class Given:
             arn, "f", "$LATEST", "python3.11", arn, self.timeout, 128, "role", {"WHO": "me"}, code.getvalue()
         )
 
-    def credentials(self, _account: str, _region: str, role: str, _name: str, _seconds: int) -> Mapping[str, str]:
+    def credentials(
+        self, _account: str, role: str, _name: str, _seconds: int, _jobs: Sequence[str]
+    ) -> Mapping[str, str]:
         return {"AWS_ACCESS_KEY_ID": f"key of {role}", "AWS_SECRET_ACCESS_KEY": "s"}
 
     def keep_log(self, _account: str, _region: str, group: str, _stream: str, lines: list[tuple[int, str]]) -> None:
@@ -116,7 +119,7 @@ def make(tmp_path: Path, given: Given) -> Iterator[Callable[[], Invocations]]:
 
 
 def run(invocations: Invocations, handler: str, event: Any = None) -> Outcome:
-    invocations.begin(ID, "1", "r", f"f.{handler}", json.dumps(event))
+    invocations.begin(ID, owner("1"), "r", f"f.{handler}", json.dumps(event))
     return ended(invocations)
 
 
@@ -176,12 +179,12 @@ def test_a_link_in_place_of_the_answer_is_not_followed(make: Callable[[], Invoca
 
 def test_the_next_server_finds_a_function_that_runs(make: Callable[[], Invocations], tmp_path: Path) -> None:
     event = {"began": str(tmp_path / "began"), "go": str(tmp_path / "go")}
-    make().begin(ID, "1", "r", "f.waits", json.dumps(event))
+    make().begin(ID, owner("1"), "r", "f.waits", json.dumps(event))
     until(lambda: (tmp_path / "began").exists())
     later = make()
     later.sweep({"execution"})
     # The call is repeated, and the function is gone from where it was kept.
-    later.begin(ID, "1", "r", "nobody", json.dumps(event))
+    later.begin(ID, owner("1"), "r", "nobody", json.dumps(event))
     assert later.look(ID) is None
     (tmp_path / "go").touch()
     assert ended(later).payload == '"done"'
@@ -190,7 +193,7 @@ def test_the_next_server_finds_a_function_that_runs(make: Callable[[], Invocatio
 
 def test_a_function_that_was_lost_runs_again(make: Callable[[], Invocations], given: Given, tmp_path: Path) -> None:
     invocations, event = make(), {"began": str(tmp_path / "began"), "go": str(tmp_path / "go")}
-    invocations.begin(ID, "1", "r", "f.waits", json.dumps(event))
+    invocations.begin(ID, owner("1"), "r", "f.waits", json.dumps(event))
     for runs in (1, 2, 3):
         until(lambda runs=runs: invocations.look(ID) or _text(tmp_path / "began") == "x" * runs)
         os.kill(_pid(tmp_path), signal.SIGKILL)
@@ -202,7 +205,7 @@ def test_a_function_that_was_lost_runs_again(make: Callable[[], Invocations], gi
 
 def test_a_refused_log_says_so_in_its_own_place(make: Callable[[], Invocations], given: Given) -> None:
     given.refuses = 1
-    invoked = make().invoke("1", "r", "f.echo", '"event"', "request")
+    invoked = make().invoke(owner("1"), "r", "f.echo", '"event"', "request")
     assert given.logs == ["/aws/lambda/f: sagelet: 4 lines of this log were refused: LogRefused: no"]
     tail = invoked.log.decode().splitlines()
     assert tail[1] == "hello"
@@ -211,7 +214,7 @@ def test_a_refused_log_says_so_in_its_own_place(make: Callable[[], Invocations],
 
 def test_a_log_that_is_refused_altogether_is_in_the_answer(make: Callable[[], Invocations], given: Given) -> None:
     given.refuses = 2
-    invoked = make().invoke("1", "r", "f.echo", '"event"', "request")
+    invoked = make().invoke(owner("1"), "r", "f.echo", '"event"', "request")
     assert invoked.outcome.payload
     assert given.logs == []
     assert invoked.log.decode().splitlines()[-1].startswith("sagelet: 4 lines of this log were refused")
@@ -225,9 +228,9 @@ def test_an_invocation_that_nobody_waits_for_says_why_it_did_not_run(
 
     monkeypatch.setattr(ProcessRuntime, "launch", fail)
     arn = "arn:aws:lambda:us-east-1:123456789012:function:f:3"
-    make().invoke_unattended("1", "r", arn, "1", "request")
+    make().invoke_unattended(owner("1"), "r", arn, "1", "request")
     assert given.logs == ["/aws/lambda/f: sagelet: the invocation request did not take place: the engine sleeps"]
-    make().invoke_unattended("1", "r", "nobody", "1", "request")
+    make().invoke_unattended(owner("1"), "r", "nobody", "1", "request")
     assert given.logs[1].endswith("did not take place: Function not found: nobody")
 
 
@@ -241,7 +244,7 @@ def _pid(tmp_path: Path) -> int:
 
 def test_a_server_that_starts_removes_what_nobody_waits_for(make: Callable[[], Invocations], tmp_path: Path) -> None:
     event = {"began": str(tmp_path / "began"), "go": str(tmp_path / "go")}
-    make().begin(ID, "1", "r", "f.waits", json.dumps(event))
+    make().begin(ID, owner("1"), "r", "f.waits", json.dumps(event))
     until(lambda: (tmp_path / "began").exists())
     half = tmp_path / "functions" / f".{ID}"
     half.mkdir()
@@ -253,7 +256,7 @@ def test_a_server_that_starts_removes_what_nobody_waits_for(make: Callable[[], I
 
 def test_a_missing_function_leaves_nothing(make: Callable[[], Invocations], tmp_path: Path) -> None:
     with pytest.raises(FunctionNotFound):
-        make().begin(ID, "1", "r", "nobody", "{}")
+        make().begin(ID, owner("1"), "r", "nobody", "{}")
     assert not (tmp_path / "functions").exists()
 
 
@@ -270,7 +273,7 @@ def test_a_function_that_cannot_be_removed_has_its_result_and_is_waited_for_no_l
     invocations = make()
     with monkeypatch.context() as changed:
         changed.setattr(ProcessRuntime, "reap", fail)
-        outcome = invocations.invoke("1", "r", "f.echo", '"event"', "request").outcome
+        outcome = invocations.invoke(owner("1"), "r", "f.echo", '"event"', "request").outcome
     assert json.loads(outcome.payload or "")["event"] == "event"
     assert [invocations.is_waited_for(one) for one in asked] == [False]
     invocations.sweep(())

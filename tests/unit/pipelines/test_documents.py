@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.model.principal import owner
 from sagelet_engine.pipelines import documents
 from sagelet_engine.pipelines.documents import read_json
 from sagelet_engine.pipelines.expressions import Unresolved, at_path
@@ -27,7 +28,7 @@ def objects(tmp_path: Path) -> FakeObjects:
 
 
 def read(objects: FakeObjects, uri: str = "s3://b/out/evaluation.json") -> object:
-    return read_json(objects, "123456789012", "us-east-1", uri)
+    return read_json(objects, owner("123456789012"), uri)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -49,7 +50,7 @@ def test_a_huge_document_is_not_even_downloaded(objects: FakeObjects, monkeypatc
 
 def test_a_document_that_grew_meanwhile_is_not_read(objects: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     objects.put("b", "out/evaluation.json", b'"long"')
-    monkeypatch.setattr(FakeObjects, "list", lambda *_: iter(()))
+    monkeypatch.setattr(FakeObjects, "size", lambda *_: None)
     monkeypatch.setattr(documents, "LARGEST", 3)
     with pytest.raises(Unresolved, match="has 6 bytes"):
         read(objects)

@@ -24,6 +24,7 @@ from sagelet_engine.model.pipeline import (
     StepStatus,
     execution_id_of,
 )
+from sagelet_engine.model.principal import Principal
 from sagelet_engine.model.service_calls import CallRefused
 from sagelet_engine.pipelines.definition import Definition, Step, parse
 from sagelet_engine.pipelines.work import PipelineWork
@@ -95,7 +96,9 @@ class Jobs:
     #: A request about the execution, while a job is made.
     meanwhile: Callable[[], None] = lambda: None
 
-    def __call__(self, _account: str, _region: str, _service: str, operation: str, request: JsonObject) -> JsonObject:
+    def __call__(
+        self, _principal: Principal, _region: str, _service: str, operation: str, request: JsonObject
+    ) -> JsonObject:
         name = request["TrainingJobName"]
         if operation == "CreateTrainingJob":
             return self._create(name)

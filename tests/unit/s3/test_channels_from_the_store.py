@@ -9,6 +9,7 @@ from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.channels.spool import Spool
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
+from sagelet_engine.model.principal import allow_all, owner
 from sagelet_engine.model.training import TrainingJob, create
 from sagelet_engine.s3.job_objects import JobObjectStore
 from sagelet_engine.s3.store import S3Store
@@ -23,9 +24,9 @@ def job_of(mode: str) -> TrainingJob:
 
 @pytest.fixture
 def objects(store: S3Store) -> JobObjectStore:
-    made = JobObjectStore(store)
+    made = JobObjectStore(store, allow_all)
     for name in ("a", "deep/b", "back\\slash", "k" * 250):
-        with made.create("123456789012", "us-east-1", "bucket", f"d/{name}") as out:
+        with made.create(owner("123456789012"), "bucket", f"d/{name}") as out:
             out.write(name.encode())
     return made
 

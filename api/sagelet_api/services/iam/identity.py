@@ -210,6 +210,9 @@ class Identity:
 
     def _give_out(self, context: Context, session: StsSession, seconds: int) -> Output:
         expires_ms = (int(self._now().timestamp()) + seconds) * 1000
+        before = context.session
+        if before is not None:
+            session = replace(session, limited=before.limited, ends_with=before.ends_with)
         key = sts_sessions.give_out(self._keys, replace(session, expires_ms=expires_ms, job_token=context.job_token))
         return {
             "AccessKeyId": key.access_key,

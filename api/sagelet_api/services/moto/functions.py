@@ -1,11 +1,15 @@
 """The functions of moto's Lambda. moto keeps them, in memory; sagelet runs them (`sagelet_engine/functions`)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sagelet_api.services.moto.iam import MotoIam
 from sagelet_api.services.moto.process import MotoProcess
 from sagelet_engine.model.functions import Function, FunctionNotFound, FunctionRefused, LogRefused
+from sagelet_engine.model.principal import union
 
+#: The attribute of moto's record that has the ids of jobs.
+_JOBS = "sagelet_jobs"
 #: The principal that runs functions.
 SERVICE = "lambda.amazonaws.com"
 
@@ -44,7 +48,19 @@ class MotoFunctions:
             str(found.role),
             {str(name): str(value) for name, value in (found.environment_vars or {}).items()},
             bytes(found.code_bytes),
+            tuple(getattr(found, _JOBS, ())),
         )
+
+    def note_jobs(self, account: str, region: str, arn: str, jobs: Sequence[str]) -> None:
+        """Notes the ids of the jobs that made or changed a function, with moto's record of it and its newest version.
+        They go with it.
+        """
+        latest = self._find(account, region, arn)
+        versions = self._moto.backend("lambda")[account][region]._lambdas.list_versions_by_function(
+            latest.function_name
+        )
+        for one in (latest, *versions[-1:]):
+            setattr(one, _JOBS, union(getattr(one, _JOBS, ()), jobs))
 
     def _find(self, account: str, region: str, arn: str) -> Any:
         name, qualifier = _named(account, region, arn)

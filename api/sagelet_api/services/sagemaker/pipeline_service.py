@@ -100,7 +100,7 @@ class PipelineOperations:
         try:
             if definition is not None:
                 check_shapes(check(definition))
-            pipeline = self._pipelines.update(key, definition, changes, aliases)
+            pipeline = self._pipelines.update(context.principal, key, definition, changes, aliases)
         except PipelineNotFound as error:
             raise _no_pipeline(key) from error
         except AliasTaken as error:
@@ -339,7 +339,7 @@ class PipelineOperations:
             raise ValidationException(versions.NO_OBJECT_VERSIONS)
         uri = S3Uri(where["Bucket"], where["ObjectKey"])
         try:
-            return self._pipelines.read_definition(context.account, context.region, uri)
+            return self._pipelines.read_definition(context.principal, uri)
         except ObjectNotFound as error:
             raise ValidationException(f"The pipeline definition {uri} does not exist.") from error
         except (ObjectDamaged, DocumentTooLarge) as error:

@@ -14,6 +14,7 @@ from sagelet_engine.base.errors import JobNameInUse
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.principal import of_role
 
 
 class ProcessingJobs:
@@ -43,11 +44,12 @@ class ProcessingJobs:
     def check(self, key: JobKey, request: Request) -> None:
         """Refuses a body that passed the service model but cannot become a job. Raises AwsError."""
         processing_rules.check(request)
+        who = of_role(key.account, request["RoleArn"])
         cluster, inputs = request["ProcessingResources"]["ClusterConfig"], self._engine.inputs
         training_rules.limit_hosts(
             cluster["InstanceType"], cluster.get("InstanceCount", 1), inputs.host_limit, key.kind
         )
-        training_rules.check_places(processing_rules.places(request), lambda uri: inputs.has_bucket(key, uri))
+        training_rules.check_places(processing_rules.places(request), lambda uri: inputs.has_bucket(who, uri))
         if problem := processing_rules.image_problem(request, self._images):
             raise ValidationException(problem)
         if not self._may_assume(key.account, request["RoleArn"]):

@@ -22,6 +22,7 @@ from sagelet_engine.base.errors import JobNameInUse
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.principal import Principal, of_role
 
 
 class TrainingJobs:
@@ -50,19 +51,20 @@ class TrainingJobs:
 
     def check(self, key: JobKey, request: Request) -> None:
         """Refuses a body that passed the service model but cannot become a job. Raises AwsError."""
-        training_rules.check(request, self._site(key))
-        training_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
+        who = of_role(key.account, request["RoleArn"])
+        training_rules.check(request, self._site(key, who))
+        training_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(who, uri))
         if problem := training_rules.image_problem(request, self._images):
             raise ValidationException(problem)
         if not self._may_assume(key.account, request["RoleArn"]):
             raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
 
-    def _site(self, key: JobKey) -> training_rules.Site:
+    def _site(self, key: JobKey, who: Principal) -> training_rules.Site:
         engine = self._engine
         return training_rules.Site(
             key.region,
             engine.inputs.host_limit,
-            lambda uri: engine.inputs.has_objects(key, uri),
+            lambda uri: engine.inputs.has_objects(who, uri),
             engine.inputs.check_file_system,
         )
 

@@ -10,8 +10,10 @@ from typing import BinaryIO
 
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.model import aws_texts
+from sagelet_engine.model.acting import of_job
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.principal import NotAuthorized
 from sagelet_engine.model.spec import Channel, DataType
 
 #: A manifest of ManifestFile is one JSON document, so it is parsed whole.
@@ -42,29 +44,36 @@ class JobObjects:
     def __init__(self, store: ObjectStore, job: Job, attend: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._job = job
+        self._principal = of_job(job)
         self._attend = attend
 
     def under(self, uri: S3Uri) -> Iterator[Source]:
-        """Yields all objects under a prefix, in key order. Empty if the bucket does not exist."""
-        key = self._job.key
+        """Yields all objects under a prefix, in key order. Empty if the bucket does not exist.
+
+        Raises ClientFault, in AWS's words for an input without objects, if the role may not list the bucket.
+        """
         try:
-            for found in self._store.list(key.account, key.region, uri.bucket, uri.key):
+            for found in self._store.list(self._principal, uri.bucket, uri.key):
                 yield Source(S3Uri(uri.bucket, found.key), relative_path(found.key, uri.key))
         except ObjectNotFound:
             return
+        except NotAuthorized as error:
+            explanation = no_objects(str(uri), self._job.key.region, self._job.spec.role)
+            raise ClientFault(f"Data download failed:{explanation}") from error
 
     def download(self, uri: S3Uri, target: Path, *, link: bool = False) -> None:
         """Fetches an object. `link`: without a copy if possible; then nobody may write to `target`.
 
-        Raises ClientFault if there is no such object.
+        Raises ClientFault if there is no such object, or if the role may not read it.
         """
         self._attend()
-        key = self._job.key
         try:
             fetch = self._store.link if link else self._store.download
-            fetch(key.account, key.region, uri.bucket, uri.key, target)
+            fetch(self._principal, uri.bucket, uri.key, target)
         except ObjectNotFound as error:
             raise ClientFault(f"Data download failed:the object {uri} does not exist") from error
+        except NotAuthorized as error:
+            raise ClientFault(aws_texts.download_denied(uri, str(error))) from error
         except ObjectDamaged as error:
             raise ClientFault(f"Data download failed:{error}") from error
 

@@ -24,6 +24,7 @@ from sagelet_engine.base import json_files, packing
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, BatchKey, batch_name, staging_bucket
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
+from sagelet_engine.model.principal import owner
 from sagelet_engine.model.session import SessionKey
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm.file_sync import unpacking as batch_unpacking
@@ -81,20 +82,20 @@ class Route:
 
 
 class FileSyncServer:
-    """Exchanges batches. Thread-safe. Names are relative to `data`; `state` is the server's own directory."""
+    """Exchanges batches, as the server. Thread-safe. Names are relative to `data`; `state` is its own directory."""
 
     def __init__(self, data: Path, state: Path, objects: ObjectStore) -> None:
         self._data = data
         self._state = state
         self._objects = objects
         self._guard = threading.Lock()
-        #: Accounts and regions whose buckets are searched.
-        self._places: set[tuple[str, str]] = set()
+        #: Accounts whose buckets are searched.
+        self._accounts: set[str] = set()
         self._state.mkdir(parents=True, exist_ok=True)
 
     def open(self, route: Route) -> None:
         """Begins to sync a host's files. A sync that is under way goes on."""
-        self._objects.make_bucket(route.account, route.region, route.bucket)
+        self._objects.make_bucket(owner(route.account), route.region, route.bucket)
         with self._guard:
             if self._read(route.launch_id, route.host) is None:
                 self._write(route)
@@ -121,7 +122,7 @@ class FileSyncServer:
                 number += 1
             key = f"{route.prefix}{batch_name(DOWN, number)}"
             with (
-                self._objects.create(route.account, route.region, route.bucket, key) as out,
+                self._objects.create(owner(route.account), route.bucket, key) as out,
                 tarfile.open(fileobj=out, mode="w|") as archive,
             ):
                 if route.sent == 0 and host != ALLOCATION:
@@ -138,19 +139,19 @@ class FileSyncServer:
         taken = 0
         with self._guard:
             routes = {(route.bucket, route.prefix): route for route in self.routes()}
-            self._places |= {(route.account, route.region) for route in routes.values()}
+            self._accounts |= {route.account for route in routes.values()}
             #: Hosts whose further batches wait until the next look, so that none overtakes another.
             waiting = set[tuple[str, str]]()
-            for account, region in self._places:
+            for account in self._accounts:
                 bucket = staging_bucket(account)
                 # As a list, since unpacked batches are deleted.
-                for key in [found.key for found in self._listed(account, region, bucket)]:
+                for key in [found.key for found in self._listed(account, bucket)]:
                     named = BatchKey.parse(key)
                     where = (bucket, "" if named is None else f"{named.launch_id}/{named.host}/")
                     try:
                         if named is None or where not in routes:
                             # The batch is from a host that is closed, or not from sagelet.
-                            self._objects.delete(account, region, bucket, key)
+                            self._objects.delete(owner(account), bucket, key)
                         elif named.direction == UP and where not in waiting:
                             routes[where] = self._take(routes[where], key, named.number)
                             taken += 1
@@ -163,8 +164,8 @@ class FileSyncServer:
         """Forgets a launch's hosts and removes what is left of their batches."""
         with self._guard:
             for route in self.routes(launch_id):
-                for found in list(self._listed(route.account, route.region, route.bucket, route.prefix)):
-                    self._objects.delete(route.account, route.region, route.bucket, found.key)
+                for found in list(self._listed(route.account, route.bucket, route.prefix)):
+                    self._objects.delete(owner(route.account), route.bucket, found.key)
                 self._file(route.launch_id, route.host).unlink(missing_ok=True)
 
     def _take(self, route: Route, key: str, number: int) -> Route:
@@ -177,10 +178,10 @@ class FileSyncServer:
             raise _Later(f"batch {due} comes first")
         if not route.failed and number >= due:
             route = self._received(route, key, number)
-        self._objects.delete(route.account, route.region, route.bucket, key)
+        self._objects.delete(owner(route.account), route.bucket, key)
         if number == 1:
             # The host has started, so it has its inputs, and the batch is needed no more.
-            self._objects.delete(route.account, route.region, route.bucket, f"{route.prefix}{batch_name(DOWN, 1)}")
+            self._objects.delete(owner(route.account), route.bucket, f"{route.prefix}{batch_name(DOWN, 1)}")
         return route
 
     def _received(self, route: Route, key: str, number: int) -> Route:
@@ -189,7 +190,7 @@ class FileSyncServer:
                 raise BadBatch(f"batch {number} came before batch {route.received + 1}")
             with TemporaryDirectory(dir=self._state) as scratch:
                 archive = Path(scratch, "batch.tar")
-                self._objects.download(route.account, route.region, route.bucket, key, archive)
+                self._objects.download(owner(route.account), route.bucket, key, archive)
                 batch_unpacking.unpack(archive, self._data, route.manifest)
         except BadBatch as error:
             return self._fail(route, f"what the node of {route.host} sent cannot be taken: {error}")
@@ -219,11 +220,11 @@ class FileSyncServer:
             json_files.write_json(self._data / route.base / route.end, end)
 
     def _is_there(self, route: Route, name: str) -> bool:
-        return any(True for _ in self._listed(route.account, route.region, route.bucket, f"{route.prefix}{name}"))
+        return any(True for _ in self._listed(route.account, route.bucket, f"{route.prefix}{name}"))
 
-    def _listed(self, account: str, region: str, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+    def _listed(self, account: str, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
         with contextlib.suppress(ObjectNotFound, StoreUnavailable):
-            yield from self._objects.list(account, region, bucket, prefix)
+            yield from self._objects.list(owner(account), bucket, prefix)
 
     # --- what is durable --------------------------------------------------------------------------------------
 
