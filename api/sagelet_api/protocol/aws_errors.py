@@ -5,9 +5,18 @@ from types import MappingProxyType
 from typing import ClassVar
 
 
+#: Letters of an error's message, and of each of its details. What a request holds may be in them.
+MOST_MESSAGE = 32 * 1024
+
+
+def cut(text: str) -> str:
+    """Returns at most MOST_MESSAGE letters of a text."""
+    return text if len(text) <= MOST_MESSAGE else f"{text[:MOST_MESSAGE]}..."
+
+
 class AwsError(Exception):
     """An error that the client sees. It has a `code`, an HTTP `status` and a message, which names the remedy if there
-    is one.
+    is one. The message has at most MOST_MESSAGE letters.
     """
 
     code: str = "InternalFailure"
@@ -19,8 +28,8 @@ class AwsError(Exception):
     message_member: ClassVar[str] = "message"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = cut(message)
+        super().__init__(self.message)
 
 
 class InternalFailure(AwsError):

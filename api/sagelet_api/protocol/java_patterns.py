@@ -1,8 +1,18 @@
-"""Translates the patterns of service models from java.util.regex to Python's `re`."""
+"""Translates the patterns of service models from java.util.regex to Python's `re`.
+
+Some of AWS's patterns can be matched in many ways: `.*(?:[ ].*)*` takes twice as long for each further space if the
+end does not match. So a text that is too long for its pattern is matched by the library `regex`, with a time limit.
+"""
 
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
+
+from sagelet_engine.telemetry.patterns import quick_length
+
+#: Seconds that one text may take. One that takes longer counts as one that does not match.
+TIMEOUT_S = 1.0
 
 #: Java's `.` stops at each of these, Python's only at the first.
 _LINE_ENDS = r"\n\r\u0085\u2028\u2029"
@@ -21,6 +31,35 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(_translate(pattern), re.ASCII)
     except re.error as error:
         raise UnsupportedPattern(f"{pattern!r}: {error}") from error
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Returns a function that matches whole texts in bounded time. Raises UnsupportedPattern."""
+    compiled, quick = compile_pattern(pattern).fullmatch, quick_length(pattern)
+    slow: Callable[[str], bool] | None = None
+
+    def matches(text: str) -> bool:
+        nonlocal slow
+        if len(text) <= quick:
+            return compiled(text) is not None
+        slow = slow or _with_limit(_translate(pattern))
+        return slow(text)
+
+    return matches
+
+
+def _with_limit(pattern: str) -> Callable[[str], bool]:
+    import regex  # Loaded late: commands of the command line do without.
+
+    fullmatch = regex.compile(pattern, regex.ASCII, cache_pattern=False).fullmatch
+
+    def matches(text: str) -> bool:
+        try:
+            return fullmatch(text, concurrent=True, timeout=TIMEOUT_S) is not None
+        except TimeoutError:
+            return False
+
+    return matches
 
 
 def _translate(pattern: str) -> str:

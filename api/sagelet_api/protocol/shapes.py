@@ -1,17 +1,19 @@
 """Rules made from a service model's shapes. A rule takes a JSON value in one walk: its type, then its constraints.
 
 Each rule compiles what it does into a function, `take`, when it is made. Paths are made only for what is wrong: they
-grow on the way up.
+grow on the way up. The work grows with the value, and what is told of it does not: each rule stops at MOST_TOLD broken
+constraints, and shows at most MOST_SHOWN letters of a value and MOST_PATH of a path.
 """
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypedDict
 
-from sagelet_api.protocol.java_patterns import UnsupportedPattern, compile_pattern
-from sagelet_api.protocol.wire_types import WrongType, refuse_collection, refuse_scalar
+from sagelet_api.protocol.java_patterns import UnsupportedPattern, matcher
+from sagelet_api.protocol.wire_types import MOST_PATH, WrongType, refuse_collection, refuse_scalar
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +23,13 @@ Broken = tuple[str, str | None, str]
 #: Takes a JSON value: returns it in the model's type, without nulls in structures, and adds the constraints that it
 #: breaks to the list. Raises WrongType.
 Take = Callable[[Any, list[Broken]], Any]
+
+#: Broken constraints that an answer tells. The values behind them are not looked at.
+MOST_TOLD = 20
+#: Letters of a value in an error. The longest text that a member of a job may have has 2,500.
+MOST_SHOWN = 4096
+#: Items of a list or map whose length is wrong that are looked at, at least: as many as MOST_SHOWN letters show.
+_LEAST_LOOKED_AT = MOST_SHOWN // 2
 
 NOT_NULL = "Member must not be null"
 _INTEGER_BITS = {"integer": 31, "long": 63}
@@ -56,9 +65,19 @@ class Rule:
         self.words: list[str] = []
         self.take: Take = lambda value, _broken: value
 
+    def pieces(self, value: Any) -> Iterator[str]:
+        """Yields the value, in pieces, as Java's toString prints it."""
+        yield str(value)
+
     def show(self, value: Any) -> str:
-        """Returns the value as Java's toString prints it."""
-        return str(value)
+        """Returns the beginning of the value as Java's toString prints it."""
+        shown, length = [], 0
+        for piece in self.pieces(value):
+            shown.append(piece[: MOST_SHOWN + 1])
+            length += len(piece)
+            if length > MOST_SHOWN:
+                return f"{''.join(shown)[:MOST_SHOWN]}..."
+        return "".join(shown)
 
     def _broken(self, value: Any, words: Collection[str]) -> list[Broken]:
         """Returns broken constraints of the value itself."""
@@ -85,6 +104,11 @@ class Bounds:
         too_much = self._most_words() if measure > self.upper else []
         too_little = self._least_words() if measure < self.lower else []
         return too_much + too_little
+
+    @property
+    def looked_at(self) -> int | None:
+        """How many items of a list or map are looked at: all that it may have, and what an error shows of more."""
+        return None if self.most is None else max(int(self.most), _LEAST_LOOKED_AT)
 
     def _most_words(self) -> list[str]:
         return [] if self.most is None else [f"Member must have {self.noun} less than or equal to {self.most}"]
@@ -161,8 +185,8 @@ class BooleanRule(Rule):
         super().__init__(name)
         self.take = lambda value, _broken: value if isinstance(value, bool) else refuse_scalar(value, "boolean")
 
-    def show(self, value: Any) -> str:
-        return str(value).lower()
+    def pieces(self, value: Any) -> Iterator[str]:
+        yield str(value).lower()
 
 
 class TimestampRule(Rule):
@@ -195,26 +219,34 @@ class ListRule(Rule):
         typed: list[Any] = []
         wrong: list[Broken] = []
         deeper: list[Broken] = []
-        for place, item in enumerate(value, 1):
+        wrong_items = 0
+        for place, item in enumerate(islice(value, self._length.looked_at), 1):
             try:
                 typed.append(None if item is None else member.take(item, wrong))
             except WrongType as error:
                 raise error.within(_item(place)) from None
-            if wrong and member.is_container:
-                deeper += _within(_item(place), wrong)
+            if wrong:
+                wrong_items += 1
+                deeper += _within(_item(place), wrong) if member.is_container else []
                 wrong = []
-        words = self._length.broken(len(typed))
+                if max(wrong_items, len(deeper)) > MOST_TOLD:
+                    break
+        words = self._length.broken(len(value))
         if None in typed:
             words.append(f"Member must satisfy constraint: [{', '.join([*member.words, NOT_NULL])}]")
-        elif wrong:
+        elif wrong_items and not member.is_container:
             words.append(f"Member must satisfy constraint: [{', '.join(member.words)}]")
         if words:
-            broken += self._broken(typed, words)
+            broken += self._broken(typed if member.is_container else value, words)
         broken += deeper
         return typed
 
-    def show(self, value: Any) -> str:
-        return f"[{', '.join('null' if item is None else self.member.show(item) for item in value)}]"
+    def pieces(self, value: Any) -> Iterator[str]:
+        yield "["
+        for place, item in enumerate(value):
+            yield ", " if place else ""
+            yield from _pieces(self.member, item)
+        yield "]"
 
 
 class MapRule(Rule):
@@ -237,8 +269,11 @@ class MapRule(Rule):
         wrong: list[Broken] = []
         deeper: list[Broken] = []
         is_wrong = has_null = False
-        for key, item in value.items():
+        wrong_key_count = wrong_items = 0
+        for key, item in islice(value.items(), self._length.looked_at):
             take_key(key, wrong_keys)
+            if wrong_keys:
+                wrong_key_count, wrong_keys = wrong_key_count + 1, []
             if item is None:
                 typed[key], has_null = None, True
                 continue
@@ -250,22 +285,27 @@ class MapRule(Rule):
                 # A broken constraint of the value itself, or one of a value within it.
                 is_wrong = is_wrong or not all(path for path, _, _ in wrong)
                 deeper += _within(_item(key), wrong) if self.value.is_container else []
-                wrong = []
-        words = self._length.broken(len(typed))
-        if wrong_keys:
+                wrong_items, wrong = wrong_items + 1, []
+            if max(wrong_items, wrong_key_count, len(deeper)) > MOST_TOLD:
+                break
+        words = self._length.broken(len(value))
+        if wrong_key_count:
             words.append(f"Map keys must satisfy constraint: [{', '.join(self.key.words)}]")
         if has_null:
             words.append(f"Map value must satisfy constraint: [{', '.join([*self.value.words, NOT_NULL])}]")
         elif is_wrong:
             words.append(f"Map value must satisfy constraint: [{', '.join(self.value.words)}]")
         if words:
-            broken += self._broken(typed, words)
+            broken += self._broken(typed if self.value.is_container else value, words)
         broken += deeper
         return typed
 
-    def show(self, value: Any) -> str:
-        items = (f"{k}={'null' if item is None else self.value.show(item)}" for k, item in value.items())
-        return f"{{{', '.join(items)}}}"
+    def pieces(self, value: Any) -> Iterator[str]:
+        yield "{"
+        for place, (key, item) in enumerate(value.items()):
+            yield f"{', ' if place else ''}{key}="
+            yield from _pieces(self.value, item)
+        yield "}"
 
 
 class StructureRule(Rule):
@@ -283,43 +323,59 @@ class StructureRule(Rule):
         members = self.members
         typed: dict[str, Any] = {}
         wrong: list[Broken] = []
-        #: The broken constraints of members, and of those that the model does not have.
-        found: dict[str, list[Broken]] = {}
+        #: The broken constraints of members, and members that the model does not have.
+        broken_members: dict[str, list[Broken]] = {}
+        unknown: list[Broken] = []
         for name, item in value.items():
             if item is None:
                 continue  # A null member counts as absent.
             rule = members.get(name)
             if rule is None:
-                typed[name] = item
                 words = f"Member must be defined in {self.name} of the service model"
-                found[name] = [("", _excerpt(item), words)]
+                unknown.append((_path(_step(name)), _excerpt(item), words))
+                if len(unknown) > MOST_TOLD:
+                    break
                 continue
             try:
                 typed[name] = rule.take(item, wrong)
             except WrongType as error:
                 raise error.within(_step(name)) from None
             if wrong:
-                found[name], wrong = wrong, []
-        if found or not typed.keys() >= self.required:
-            self._report(typed, found, broken)
+                broken_members[name], wrong = wrong, []
+        if broken_members or unknown or not typed.keys() >= self.required:
+            # What follows too many unknown members was not looked at, so it may not be missing.
+            missing = self.required - value.keys() if len(unknown) > MOST_TOLD else self.required - typed.keys()
+            broken += self._in_order(broken_members, missing)
+            broken += unknown
         return typed
 
-    def _report(self, typed: dict[str, Any], found: dict[str, list[Broken]], broken: list[Broken]) -> None:
-        """Adds what is wrong with the members: first those of the model, in its order."""
-        missing = self.required - typed.keys()
-        for name in [*self.members, *(name for name in found if name not in self.members)]:
-            if name in found:
-                broken += _within(_step(name), found[name])
+    def _in_order(self, broken_members: dict[str, list[Broken]], missing: Collection[str]) -> Iterator[Broken]:
+        """Yields what is wrong with the members, in the model's order."""
+        for name in self.members:
+            if name in broken_members:
+                yield from _within(_step(name), broken_members[name])
             elif name in missing:
-                broken.append((_step(name), None, NOT_NULL))
+                yield (_step(name), None, NOT_NULL)
 
-    def show(self, value: Any) -> str:
-        items = (f"{_lower(k)}={rule.show(value[k])}" for k, rule in self.members.items() if k in value)
-        return f"{self.name}({', '.join(items)})"
+    def pieces(self, value: Any) -> Iterator[str]:
+        yield f"{self.name}("
+        for place, name in enumerate(name for name in self.members if name in value):
+            yield f"{', ' if place else ''}{_lower(name)}="
+            yield from self.members[name].pieces(value[name])
+        yield ")"
+
+
+def _pieces(rule: Rule, item: Any) -> Iterator[str]:
+    return iter(("null",)) if item is None else rule.pieces(item)
 
 
 def _within(step: str, broken: list[Broken]) -> list[Broken]:
-    return [(f"{step}{path}", shown, words) for path, shown, words in broken]
+    """Returns the first constraints with a step before their paths. One more than MOST_TOLD says that there are more."""
+    return [(_path(f"{step}{path}"), shown, words) for path, shown, words in broken[: MOST_TOLD + 1]]
+
+
+def _path(path: str) -> str:
+    return path if len(path) <= MOST_PATH else f"{path[:MOST_PATH]}..."
 
 
 def _step(member: str) -> str:
@@ -336,6 +392,9 @@ def _lower(member: str) -> str:
 
 
 def _excerpt(value: Any) -> str:
+    """Returns the beginning of a JSON value. Only a text or a number has one that costs no look at all of it."""
+    if isinstance(value, (dict, list)) and len(value) > 100:
+        value = dict(islice(value.items(), 100)) if isinstance(value, dict) else value[:100]
     text = str(value)
     return text if len(text) <= 100 else f"{text[:100]}..."
 
@@ -347,21 +406,21 @@ def _pattern_words(name: str, pattern: str) -> str:
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
     """Returns a function that matches whole texts with a pattern of the service model."""
-    compiled: Callable[[str], object] | None = None
+    compiled: Callable[[str], bool] | None = None
 
     def matches(value: str) -> bool:
         # Compiled on first use: the Unicode classes of tags cost 0.1 s, and most requests never need them.
         nonlocal compiled
         if compiled is None:
             compiled = _compiled(pattern)
-        return compiled(value) is not None
+        return compiled(value)
 
     return matches
 
 
-def _compiled(pattern: str) -> Callable[[str], object]:
+def _compiled(pattern: str) -> Callable[[str], bool]:
     try:
-        return compile_pattern(pattern).fullmatch
+        return matcher(pattern)
     except UnsupportedPattern as error:
         # A new botocore may bring one. An unchecked constraint is better than an operation that fails.
         _log.warning("A pattern of the service model is not checked: %s", error)

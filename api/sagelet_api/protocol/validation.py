@@ -18,6 +18,7 @@ from sagelet_api.protocol.aws_errors import (
 )
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.shapes import (
+    MOST_TOLD,
     BooleanRule,
     Broken,
     ListRule,
@@ -36,8 +37,8 @@ def validate(service: str, operation: str, parameters: Parameters) -> Parameters
     """Returns the parameters in the model's types, without null members.
 
     `service` is botocore's name of the model (`sagemaker`, `logs`). Raises SerializationException for a wrong JSON
-    type, UnknownOperationException, and ValidationException, which lists every broken constraint (CloudWatch Logs calls
-    it InvalidParameterException).
+    type, UnknownOperationException, and ValidationException, which lists the broken constraints, at most MOST_TOLD of
+    them (CloudWatch Logs calls it InvalidParameterException).
     """
     typed, errors = checked(service, operation, parameters)
     if errors:
@@ -47,19 +48,24 @@ def validate(service: str, operation: str, parameters: Parameters) -> Parameters
 
 
 def checked(service: str, operation: str, parameters: Parameters) -> tuple[Parameters, list[str]]:
-    """Returns the parameters as `validate` does, and each broken constraint in AWS's words instead of raising it."""
+    """Returns the parameters as `validate` does, and the broken constraints in AWS's words instead of raising them.
+
+    One more than MOST_TOLD of them says that the rest of the parameters was not looked at.
+    """
     broken: list[Broken] = []
     try:
         typed: Parameters = rule_book(service).input_rule(operation).take(parameters, broken)
     except WrongType as error:
         raise SerializationException(f"{error.words} at '{error.path[1:]}'") from error
-    return typed, [constraint_error(path[1:], shown, words) for path, shown, words in broken]
+    return typed, [constraint_error(path[1:], shown, words) for path, shown, words in broken[: MOST_TOLD + 1]]
 
 
 def validation_errors(errors: list[str]) -> ValidationException:
     """Returns AWS's summary of one or more errors, each in the form that `constraint_error` gives."""
     noun = "error" if len(errors) == 1 else "errors"
-    return ValidationException(f"{len(errors)} validation {noun} detected: {'; '.join(errors)}")
+    told = errors[:MOST_TOLD]
+    more = f"; correct these {MOST_TOLD} first, for there are more" if len(errors) > MOST_TOLD else ""
+    return ValidationException(f"{len(told)} validation {noun} detected: {'; '.join(told)}{more}")
 
 
 def constraint_error(path: str, value: str | None, constraint: str) -> str:

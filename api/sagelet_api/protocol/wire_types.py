@@ -23,6 +23,10 @@ JAVA_NAMES = {
 }
 
 
+#: Letters of the path to a value in an error. A path may have keys of the request in it.
+MOST_PATH = 1024
+
+
 class WrongType(Exception):
     """A JSON value of another type than the model has. `words` are Coral's."""
 
@@ -34,7 +38,7 @@ class WrongType(Exception):
 
     def within(self, step: str) -> "WrongType":
         """Puts a step before the path."""
-        self.path = f"{step}{self.path}"
+        self.path = f"{step}{self.path}"[:MOST_PATH]
         return self
 
 

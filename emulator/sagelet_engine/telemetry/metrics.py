@@ -16,26 +16,32 @@ from sagelet_engine.base.number_text import number_in
 from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.spec import MetricDefinition
-from sagelet_engine.telemetry.patterns import needed_text, repetitions
+from sagelet_engine.telemetry.patterns import expanded, needed_text, quick_length
 
 #: Seconds that one definition may take for one line. An ordinary one takes microseconds.
 TIMEOUT_S = 1.0
 #: Characters of a metric's name that a line shows.
 _SHOWN = 100
-#: Steps (some milliseconds) that a regex may take without a time limit and without letting other threads work.
-QUICK_STEPS = 1_000_000
+#: Elements of a regex whose counted groups are copied. Each takes about 300 bytes once it is compiled.
+MOST_ELEMENTS = 2_000
 
 
-class InvalidMetricRegex(ValueError):
-    """A metric definition's regex does not compile."""
+class InvalidRegex(ValueError):
+    """A regex does not compile, or would take too much memory."""
 
 
 def compile_regex(text: str) -> "regex.Pattern[str]":
-    """Compiles a definition's regex. Raises InvalidMetricRegex."""
+    """Compiles a regex of a client. Raises InvalidRegex, also for one that has more than MOST_ELEMENTS."""
+    if (elements := expanded(text)) > MOST_ELEMENTS:
+        raise InvalidRegex(
+            f"its counted repetitions make up to {elements:,} elements of it, and it may have {MOST_ELEMENTS:,}; use "
+            "* or + for a large count"
+        )
     try:
-        return regex.compile(text)
+        # The library would remember hundreds of patterns, also those of jobs that were refused.
+        return regex.compile(text, cache_pattern=False)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise InvalidMetricRegex(str(error)) from error
+        raise InvalidRegex(str(error)) from error
 
 
 class _Definition(NamedTuple):
@@ -47,13 +53,11 @@ class _Definition(NamedTuple):
 
 
 def _definition(text: str) -> _Definition:
-    repeated = repetitions(text)
-    quick = 0 if repeated is None else int(QUICK_STEPS ** (1 / (repeated + 1)))
-    return _Definition(compile_regex(text), needed_text(text), quick)
+    return _Definition(compile_regex(text), needed_text(text), quick_length(text))
 
 
 class MetricDefinitions:
-    """The compiled MetricDefinitions of a job. Raises InvalidMetricRegex."""
+    """The compiled MetricDefinitions of a job. Raises InvalidRegex."""
 
     def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
         self._definitions = {one.name: _definition(one.regex) for one in definitions}

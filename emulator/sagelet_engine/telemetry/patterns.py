@@ -4,6 +4,7 @@ This saves most of the time that lines take: searching for a text takes a fiftie
 limit, and the limit takes two thirds of a short match. What is not understood for certain is run with the limit.
 """
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -18,6 +19,14 @@ _ELEMENT = re.compile(
     ) (?P<quantified> (?: [*+?] | \{ [0-9,]* \} )* )""",
     re.VERBOSE | re.DOTALL,
 )
+
+
+#: A count, with the least number in it. `{,5}` has none.
+_COUNT = re.compile(r"\{(\d*)(?:,\d*)?\}", re.ASCII)
+#: A count that may belong to a group. A group's end, its errors (`{e<=1}`) or white space may come before it.
+_GROUP_COUNT = re.compile(r"[)}\s]\{(\d*)(?:,\d*)?\}", re.ASCII)
+#: Flags of a pattern that may have white space and comments anywhere.
+_VERBOSE = re.compile(r"\(\?[a-zA-Z0-9-]*x")
 
 
 class _NotUnderstood(Exception):
@@ -56,6 +65,50 @@ def repetitions(pattern: str) -> int | None:
     except _NotUnderstood:
         return None
     return count
+
+
+#: Steps (some milliseconds) that a regex may take without a time limit and without letting other threads work.
+QUICK_STEPS = 1_000_000
+
+
+def quick_length(pattern: str) -> int:
+    """Returns the length of a text, in characters, up to which a search ends within QUICK_STEPS, whatever the text."""
+    repeated = repetitions(pattern)
+    return 0 if repeated is None else int(QUICK_STEPS ** (1 / (repeated + 1)))
+
+
+def expanded(pattern: str) -> int:
+    """Returns the most elements that a pattern may have once its counted groups are copied. A group is one of them.
+
+    The library copies what is in a group as many times as its least count says, so a compiled pattern may need much
+    more memory than its text.
+    """
+    sizes = [0]
+    try:
+        for element, _ in _elements(pattern):
+            if element["open"]:
+                sizes.append(1)
+                continue
+            size = sizes.pop() if element["close"] else 1
+            size *= _copies(_COUNT, element["quantified"])
+            sizes[-1] += size
+    except _NotUnderstood:
+        return _bound(pattern)
+    return sum(sizes)
+
+
+def _bound(pattern: str) -> int:
+    """Returns a bound of `expanded` that holds wherever groups begin and end: as if each were within all others."""
+    counts = _COUNT if _VERBOSE.search(pattern) else _GROUP_COUNT
+    return (len(pattern) + sum(map(_least, _COUNT.findall(pattern)))) * _copies(counts, pattern)
+
+
+def _copies(counts: "re.Pattern[str]", text: str) -> int:
+    return math.prod(_least(count) for count in counts.findall(text))
+
+
+def _least(count: str) -> int:
+    return max(1, int(count or 0))
 
 
 def _elements(pattern: str) -> Iterator[tuple["re.Match[str]", int]]:

@@ -1,5 +1,6 @@
 """CloudWatch Logs of training jobs through boto3, as the SDKs read them."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -405,7 +406,7 @@ def test_a_filter_pattern(world: ApiWorld, pattern: str, found: list[int]) -> No
     "pattern",
     [
         '"open', "%open", "?", "a - b",
-        "%(a)%", "%a!%", "%[%", "{ $.a = 1", "{ }", "{ a = 1 }", "{ $.a }", "{ $.a ~ 1 }",
+        "%(a)%", "%a!%", "%[%", "%a{100000}%", "{ $.a = 1", "{ }", "{ a = 1 }", "{ $.a }", "{ $.a ~ 1 }",
         "{ $.a > x }", "{ ($.a = 1 }", "{ $.a = 1 ) }", "{ $.a IS 7 }", "{ $.a NOT 7 }", "{ $.a = }", "{ $a[ = 1 }",
         "[a, b", "[a,, b]", "[]", "[a, ..., b, ...]", '[a, b = "x]', "[a ~ 1]", "[a, $.b = 1]", "[a = ]",
     ],
@@ -415,6 +416,42 @@ def test_a_filter_pattern_that_cannot_be_read_is_refused(world: ApiWorld, patter
     code, message = refused(world.logs.filter_log_events, filterPattern=pattern)
     assert code == "InvalidParameterException"
     assert message.startswith("Invalid filter pattern: ")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message", "matches"),
+    [
+        # As regular expressions these would take longer than anybody waits, and let no other thread work meanwhile.
+        ('{ $.a = "' + "*a" * 400 + '*b" }', '{"a": "' + "a" * 100_000 + '"}', False),
+        ('{ $.a = "' + "*a" * 400 + '*" }', '{"a": "' + "a" * 100_000 + '"}', True),
+        ("[a, ..., b]", "[ " * 100_000, True),
+        ("[a, ..., b = x]", '" [ ' * 100_001, False),
+    ],
+)
+def test_a_long_message_takes_linear_work(pattern: str, message: str, matches: bool) -> None:
+    test = compile_pattern(pattern)
+    assert test is not None
+    assert test(message) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "equal"),
+    [
+        ("a*b", "ab", True), ("a*b", "a", False), ("a*a", "a", False), ("*", "", True), ("**", "x", True), ("", "", True),
+        ("*a*b*", "xaxbx", True), ("*a*b*", "xbxax", False), ("a*b*c", "abc", True), ("ab*bc", "abc", False),
+        ("a*bc*c", "abc", False), ("a*bc*c", "abcc", True), ("x", 5, False), ("*", 5, False), ("a\nb*", "a\nb\nc", True),
+    ],
+)  # fmt: skip
+def test_asterisks_of_a_text(text: str, value: Any, equal: bool) -> None:
+    test = compile_pattern(f'{{ $.a = "{text}" }}')
+    assert test is not None
+    assert test(json.dumps({"a": value})) is equal
+
+
+def test_a_field_that_is_not_closed_is_a_word() -> None:
+    test = compile_pattern('[a = "[x", b = "y z", c]')
+    assert test is not None
+    assert test('[x "y z" "w')
 
 
 def test_no_pattern_makes_the_server_fail() -> None:

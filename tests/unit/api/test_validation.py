@@ -7,14 +7,18 @@ from hypothesis import given
 
 from sagelet_api.protocol.aws_errors import (
     AwsError,
+    LogsInvalidParameter,
     SerializationException,
     UnknownOperationException,
     ValidationException,
 )
+from sagelet_api.protocol.s3.errors import invalid_argument
+from sagelet_api.protocol.shapes import MOST_SHOWN, MOST_TOLD
 from sagelet_api.protocol.validation import validate
 from support.strategies import ShapeStrategies, bodies, create_shape
 from support.violations import Broken, broken_constraints, wrong_types
 
+ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"
 NAME_PATTERN = "^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
 
 
@@ -22,7 +26,7 @@ def a_request() -> dict[str, Any]:
     return {
         "TrainingJobName": "a-job",
         "AlgorithmSpecification": {"TrainingImage": "image:tag", "TrainingInputMode": "File"},
-        "RoleArn": "arn:aws:iam::123456789012:role/SageMakerRole",
+        "RoleArn": ROLE,
         "OutputDataConfig": {"S3OutputPath": "s3://bucket/"},
         "ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30},
         "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
@@ -216,3 +220,74 @@ def test_what_fits_the_model_passes_and_botocore_agrees(request: dict[str, Any])
 def test_what_the_model_does_not_allow_is_refused(broken: Broken) -> None:
     with pytest.raises((ValidationException, SerializationException)):
         validate("sagemaker", "CreateTrainingJob", broken.body)
+
+
+# --- what is told is bounded ------------------------------------------------------------------------------------------
+
+
+def refused_logs(events: list[Any]) -> str:
+    with pytest.raises(LogsInvalidParameter) as caught:
+        validate("logs", "PutLogEvents", {"logGroupName": "g", "logStreamName": "s", "logEvents": events})
+    return caught.value.message
+
+
+def test_the_first_broken_constraints_are_told() -> None:
+    message = refused_logs([{}] * 5_000)
+    assert message.startswith("20 validation errors detected: Value null at 'logEvents.1.member.timestamp' failed")
+    assert message.endswith("; correct these 20 first, for there are more")
+    assert message.count("failed to satisfy constraint") == MOST_TOLD
+
+
+def test_twenty_broken_constraints_are_all() -> None:
+    message = refused_logs([{}] * 10)
+    assert message.startswith("20 validation errors detected: ")
+    assert message.endswith("'logEvents.10.member.message' failed to satisfy constraint: Member must not be null")
+
+
+def test_more_items_than_a_list_may_have_are_not_looked_at() -> None:
+    looked_at = 0
+
+    class Event(dict[str, Any]):
+        def items(self) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().items()
+
+    message = refused_logs([Event(timestamp=1, message="m") for _ in range(50_000)])
+    assert "Member must have length less than or equal to 10000" in message
+    assert looked_at < 15_000
+    assert len(message) < 2 * MOST_SHOWN
+
+
+def test_values_and_paths_are_cut() -> None:
+    key = "k" * 100_000
+    message = refusal(Environment={key: "x"}, HyperParameters={"a": "x" * 1_000_000})
+    assert len(message) < 4 * MOST_SHOWN
+    assert f"Value '{{{'k' * 100}" in message
+    with pytest.raises(SerializationException) as caught:
+        check(Environment={key: 1})
+    assert len(caught.value.message) < 2_000
+    assert len(refusal(**{key: 1})) < 2_000
+    assert len(refusal(**{f"m{number}": [[0] * 1000] * 1000 for number in range(50)})) < 20_000
+
+
+def test_an_errors_message_is_cut() -> None:
+    assert len(ValidationException("x" * 10**6).message) < 33_000
+    assert len(invalid_argument("name", "x" * 10**6, "y").details["ArgumentValue"]) < 33_000
+
+
+@pytest.mark.parametrize("text", [" " * 60 + "\u2028", "a\n" * 200_000 + "\u2028"])
+def test_a_text_that_a_pattern_matches_in_many_ways_is_refused_in_bounded_time(text: str) -> None:
+    """`re` takes twice as long for each further space, and lets no other thread work meanwhile."""
+    with pytest.raises(ValidationException, match="at 'pipelineDefinition' failed to satisfy constraint"):
+        validate(
+            "sagemaker",
+            "CreatePipeline",
+            {"PipelineName": "p", "ClientRequestToken": "t" * 32, "RoleArn": ROLE, "PipelineDefinition": text},
+        )
+
+
+def test_a_long_text_that_matches_is_taken() -> None:
+    text = '{"a": 1}\n' * 100_000
+    body = {"PipelineName": "p", "ClientRequestToken": "t" * 32, "RoleArn": ROLE, "PipelineDefinition": text}
+    assert validate("sagemaker", "CreatePipeline", body)["PipelineDefinition"] == text

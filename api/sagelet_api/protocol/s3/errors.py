@@ -5,7 +5,7 @@ store.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sagelet_api.protocol.aws_errors import AwsError, InternalFailure
+from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, cut
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.s3 import errors as store
 
@@ -25,7 +25,7 @@ class S3Error(AwsError):
         super().__init__(message)
         self.code = code
         self.status = status
-        self.details = {name: str(value) for name, value in details.items()}
+        self.details = {name: cut(str(value)) for name, value in details.items()}
 
 
 def invalid_argument(name: str, value: object, message: str) -> S3Error:

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import regex
-
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter
+from sagelet_engine.telemetry.metrics import InvalidRegex, compile_regex
 
 Condition = Callable[[Any], bool]
 
@@ -77,8 +76,8 @@ class Expression:
         if not _ALLOWED.fullmatch(written):
             raise BadPattern(f"%{written}% holds a character that CloudWatch Logs does not support")
         try:
-            self._compiled = regex.compile(written)
-        except (regex.error, OverflowError, RecursionError) as error:
+            self._compiled = compile_regex(written)
+        except InvalidRegex as error:
             raise BadPattern(f"%{written}%: {error}") from error
         self._left = TIMEOUT_S
 
@@ -205,8 +204,24 @@ def _ordered(operator: str, token: str) -> Condition:
 
 
 def _wildcards(text: str) -> Condition:
-    expression = re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
-    return lambda value: isinstance(value, str) and expression.fullmatch(value) is not None
+    """Each part is looked for once, behind the part before it. A regular expression would try all places of all."""
+    first, *middle = text.split("*")
+    last = middle.pop() if middle else None
+
+    def like(value: Any) -> bool:
+        if last is None or not isinstance(value, str):
+            return bool(value == first)
+        end = len(value) - len(last)
+        if len(first) > end or not (value.startswith(first) and value.endswith(last)):
+            return False
+        place = len(first)
+        for part in middle:
+            if (found := value.find(part, place, end)) < 0:
+                return False
+            place = found + len(part)
+        return True
+
+    return like
 
 
 def _number(token: str) -> float | None:

@@ -13,14 +13,16 @@ CloudWatch Logs User Guide. Terms match anywhere in a message, also within a wor
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter
 from sagelet_api.services.logs import json_patterns as log_json_patterns
 from sagelet_api.services.logs.json_patterns import BadPattern, Condition, Field, Parser, quoted, regular_expression
 
 Matches = Callable[[str], bool]
-_FIELD = re.compile(r'\[[^\]]*\]|"[^"]*"|\S+')
+#: What closes a field that begins with one of these.
+_CLOSING = {"[": "]", '"': '"'}
+_WORD = re.compile(r"\S+")
 #: The parts between commas. Commas within quotation marks or percent signs do not count.
 _PART = re.compile(r'(?:"[^"]*"|%[^%]*%|[^,"%])+')
 _NAME = re.compile(r"\w+")
@@ -93,15 +95,31 @@ def _fields_pattern(text: str) -> Matches:
     open_ended = _ANY in parts
 
     def matches(message: str) -> bool:
-        fields = [
-            Field(found.strip('"') if found[0] == '"' else _unbracketed(found)) for found in _FIELD.findall(message)
-        ]
+        fields = [Field(text.strip('"') if text[0] == '"' else _unbracketed(text)) for text in _fields(message)]
         short = len(head) + len(tail) - len(fields)
         if short > 0 or (short < 0 and not open_ended):
             return False
         return _all_hold(head, fields) and _all_hold(tail, fields[len(fields) - len(tail) :])
 
     return matches
+
+
+def _fields(message: str) -> Iterator[str]:
+    """Yields the fields of a message with their quotation marks or brackets. One that is not closed is a word."""
+    place, unclosed = 0, set()
+    while (word := _WORD.search(message, place)) is not None:
+        place, opening = word.start(), message[word.start()]
+        end = -1
+        if opening in _CLOSING and opening not in unclosed:
+            end = message.find(_CLOSING[opening], place + 1)
+        if end >= 0:
+            yield message[place : end + 1]
+            place = end + 1
+            continue
+        # No later one is closed either, so the rest is not searched again.
+        unclosed.add(opening)
+        yield word[0]
+        place = word.end()
 
 
 def _condition(part: str) -> Condition:

@@ -20,7 +20,7 @@ from sagelet_engine.model.file_systems import FileSystemSource
 from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import CheckpointSpec
-from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
+from sagelet_engine.telemetry.metrics import InvalidRegex, compile_regex
 
 #: Optional in the current service model (serverless jobs have none), but required of every job that has instances.
 NEEDED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
@@ -110,7 +110,7 @@ def _algorithm(algorithm: Request) -> Iterator[str]:
     for definition in algorithm.get("MetricDefinitions", []):
         try:
             compile_regex(definition["Regex"])
-        except InvalidMetricRegex as error:
+        except InvalidRegex as error:
             yield f"The regex of the metric definition {definition['Name']!r} is not valid: {error}"
 
 
