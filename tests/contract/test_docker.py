@@ -3,7 +3,7 @@
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +11,15 @@ from typing import Any
 
 import docker
 import pytest
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
+from requests import Response
 
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.model.runtime import Handle, Mount
 from sagelet_engine.runtimes.docker import engine as sagelets_client
 from sagelet_engine.runtimes.docker import networks as docker_networks
-from sagelet_engine.runtimes.docker import spec
+from sagelet_engine.runtimes.docker import refusals, spec
 from sagelet_engine.runtimes.docker.runtime import DockerRuntime, probe
 from sagelet_engine.runtimes.node.confinement import Exceptions
 from sagelet_engine.settings import DEFAULT_LOG
@@ -240,6 +241,56 @@ def test_image_without_a_command_is_the_clients_fault(docker_host: Harness) -> N
     plan = docker_host.plan("", entrypoint=None)
     with pytest.raises(ClientFault, match="neither an entry point nor a command"):
         docker_host.runtime.launch(plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"entrypoint": ("",), "arguments": ()}, "No command specified. Name the program in ContainerEntrypoint"),
+        ({"environment": {"": "x"}}, "invalid environment variable: =x. Correct Environment"),
+    ],
+)
+def test_what_docker_refuses_is_the_clients_fault(docker_host: Harness, changes: dict[str, Any], reason: str) -> None:
+    """Docker would answer the same each time, so nobody waits for it."""
+    plan = docker_host.plan("true", **changes)
+    with pytest.raises(ClientFault) as caught:
+        docker_host.runtime.launch(plan)
+    assert reason in str(caught.value)
+    assert docker_host.runtime.find(plan.job_id) == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 406, 422])
+@pytest.mark.parametrize("call", ["create_container", "start"])
+def test_a_status_of_the_request_is_the_clients_fault(
+    docker_host: Harness, monkeypatch: pytest.MonkeyPatch, status: int, call: str
+) -> None:
+    monkeypatch.setattr(docker_host.runtime._api, call, answers(status))
+    with pytest.raises(ClientFault, match="Docker refuses the container of algo-1: because"):
+        docker_host.runtime.launch(docker_host.plan("true"))
+
+
+@pytest.mark.parametrize("status", [*refusals.PASSING.keys() - {409}, 500, 502, 503, 504])
+@pytest.mark.parametrize("call", ["create_container", "start"])
+def test_a_status_of_the_engine_is_waited_for(
+    docker_host: Harness, monkeypatch: pytest.MonkeyPatch, status: int, call: str
+) -> None:
+    monkeypatch.setattr(docker_host.runtime._api, call, answers(status))
+    plan = docker_host.plan("true")
+    with pytest.raises(RuntimeUnavailable, match="Docker: because"):
+        docker_host.runtime.launch(plan)
+    monkeypatch.undo()
+    assert docker_host.end(docker_host.launch(plan)).exit_code == 0
+
+
+def answers(status: int) -> Callable[..., Any]:
+    """Returns a call of the engine that fails with a status."""
+
+    def fail(*_arguments: Any, **_options: Any) -> Any:
+        response = Response()
+        response.status_code = status
+        raise APIError("refused", response, "because")
+
+    return fail
 
 
 def test_container_that_vanished_is_not_running(docker_host: Harness, docker_client: docker.DockerClient) -> None:

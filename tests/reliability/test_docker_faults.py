@@ -157,6 +157,34 @@ def test_a_host_that_is_cut_off_the_network(server: Mortal, client: docker.Docke
     assert client.networks.list(names=[network]) == []
 
 
+def test_a_container_that_docker_refuses_fails_its_job(server: Mortal) -> None:
+    """`ContainerEntrypoint: [""]` is valid by AWS's model. Docker makes no such container, however often it is asked."""
+    sagemaker = server.client("sagemaker")
+    for name, entrypoint in (("no-command", [""]), ("no-program", ["/no/such/program"])):
+        sagemaker.create_processing_job(
+            ProcessingJobName=name,
+            RoleArn="arn:aws:iam::123456789012:role/SageMakerRole",
+            AppSpecification={"ImageUri": server.image, "ContainerEntrypoint": entrypoint},
+            ProcessingResources={
+                "ClusterConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}
+            },
+        )
+    ends = {}
+    for name in ("no-command", "no-program"):
+        until(lambda name=name: status_of(sagemaker, name) != "InProgress")
+        ends[name] = sagemaker.describe_processing_job(ProcessingJobName=name)
+    assert {end["ProcessingJobStatus"] for end in ends.values()} == {"Failed"}
+    assert ends["no-command"]["FailureReason"] == (
+        "ClientError: Docker refuses the container of algo-1: No command specified. Name the program in "
+        "ContainerEntrypoint, which has no empty text in its first place"
+    )
+    assert "exit code: 127" in ends["no-program"]["FailureReason"]
+
+
+def status_of(sagemaker: Any, name: str) -> str:
+    return str(sagemaker.describe_processing_job(ProcessingJobName=name)["ProcessingJobStatus"])
+
+
 def test_after_all_that_jobs_train(server: Mortal) -> None:
     trains(server)(server)
 

@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from sagelet_api.web import PREFIX
-from sagelet_api.web.folders import crumbs, members_at
+from sagelet_api.web.folders import MOST_SHOWN, crumbs, members_at
 from sagelet_api.web.objects import asked_for, attached, text_of
 from sagelet_api.web.site import Site
 from sagelet_engine.base.contents import MOST_BYTES, Contents, Member, contents, member_at
+from sagelet_engine.base.extraction import MOST_NAME
 from sagelet_engine.model.objects import S3Uri
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("")
     def page() -> str:
         """Shows one level of an archive. `?uri=s3://BUCKET/KEY&path=`."""
-        path = request.args.get("path", "")
+        path = request.args.get("path", "")[:MOST_NAME]
         with asked_for(site, request.args.get("uri", "")) as uri:
             found = archives.contents(uri)
         entries = members_at(found.members, path)
@@ -78,7 +79,7 @@ def blueprint(site: Site) -> "Blueprint":
         """Returns the beginning of a member as text. `?uri=&member=INDEX`."""
         with asked_for(site, request.args.get("uri", "")) as uri, _member(site, uri) as (member, content):
             text, cut = text_of(content)
-        return render_template("preview.html", uri=uri, name=member.name, member=member, text=text, cut=cut)
+        return render_template("preview.html", uri=uri, name=member.name[:MOST_SHOWN], member=member, text=text, cut=cut)
 
     return routes
 

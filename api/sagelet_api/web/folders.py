@@ -7,6 +7,10 @@ from sagelet_engine.base.contents import Member
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.catalog import Catalog
 
+#: Letters of a name that a page shows: as many as a file's name may have.
+MOST_SHOWN = 255
+#: Folders above a level that a page links to: the first, and the last ones.
+MOST_CRUMBS = 30
 #: Names of archives whose members can be shown.
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 
@@ -27,6 +31,11 @@ class Entry:
     note: str = ""
 
     @property
+    def shown(self) -> str:
+        """The name, cut to what a page shows of it."""
+        return self.name if len(self.name) <= MOST_SHOWN else f"{self.name[:MOST_SHOWN]}…"
+
+    @property
     def is_folder(self) -> bool:
         return self.name.endswith("/")
 
@@ -44,9 +53,19 @@ class Crumb:
 
 
 def crumbs(path: str) -> list[Crumb]:
-    """Splits `a/b/c` into `a/`, `a/b/`. The part after the last slash is not a folder."""
+    """Splits `a/b/c` into `a/`, `a/b/`. The part after the last slash is not a folder.
+
+    Returns at most MOST_CRUMBS: each has the whole path to it, so all of a deep path would be as long as its square.
+    """
     ends = [place + 1 for place, character in enumerate(path) if character == "/"]
-    return [Crumb(path[start:end], path[:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    pairs = list(zip([0, *ends], ends, strict=False))
+    if len(pairs) > MOST_CRUMBS:
+        pairs = [pairs[0], *pairs[1 - MOST_CRUMBS :]]
+    return [Crumb(_cut(path[start:end]), path[:end]) for start, end in pairs]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_SHOWN else f"{name[:MOST_SHOWN]}…/"
 
 
 def objects_at(catalog: Catalog, uri: S3Uri, after: str, limit: int) -> tuple[list[Entry], str]:
@@ -101,7 +120,7 @@ def members_at(members: Iterable[Member], path: str) -> list[Entry]:
             is_file = member.kind != "directory"
             folders[inner] = (count + is_file, size + (member.size if is_file else 0))
             continue
-        note = f"link to {member.target}" if member.kind == "link" else "" if member.kind == "file" else "special file"
+        note = f"link to {member.target[:MOST_SHOWN]}" if member.kind == "link" else "" if member.kind == "file" else "special file"
         index = member.index if member.kind == "file" else None
         files.append(Entry(inner, member.size, member.modified_ms, index=index, note=note))
     above = [

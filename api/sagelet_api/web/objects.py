@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Objects of a page.
 LIMIT = 200
+#: Letters of a name that a browser is asked to save a file by, and that a page's title has.
+MOST_NAME = 255
 #: Bytes of a text that a page shows, and the share of them that may be invalid UTF-8.
 MOST_SHOWN, MOST_STRANGE = 256 * 1024, 0.02
 
@@ -86,7 +88,7 @@ def attached(body: Any, name: str, size: int) -> "Response":
 def _named(name: str) -> dict[str, str]:
     """Returns the parameters that name a file (RFC 6266): the name in ASCII, and the name itself without invisible
     characters."""
-    seen = "".join(character if character.isprintable() else "_" for character in name)
+    seen = "".join(character if character.isprintable() else "_" for character in name[:MOST_NAME])
     plain = unicodedata.normalize("NFKD", seen).encode("ascii", "ignore").decode()
     named = {"filename": plain}
     if plain != seen:

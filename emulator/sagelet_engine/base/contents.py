@@ -12,6 +12,10 @@ from sagelet_engine.base.extraction import Reader, Stream, as_tar_error, size_of
 
 #: The most members that are listed, and the most bytes that are unpacked on the way.
 MOST_MEMBERS, MOST_BYTES = 5_000, 1 << 30
+#: Letters of all names and targets of links together that are listed.
+MOST_LETTERS = 512 * 1024
+#: Letters of a reason why an archive cannot be read, which may have a name of it.
+_MOST_DAMAGE = 500
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Member:
 @dataclass(frozen=True)
 class Contents:
     members: tuple[Member, ...]
-    #: False if the archive has more members or more bytes than this module looks at.
+    #: False if the archive has more members, longer names or more bytes than this module looks at.
     whole: bool = True
     #: Why the rest cannot be read, or empty.
     damage: str = ""
@@ -65,17 +69,19 @@ def contents(archive: BinaryIO, *, most_members: int = MOST_MEMBERS, most_bytes:
     damage."""
     found: list[Member] = []
     stream = _Limited(_opened(archive), most_bytes)
-    whole, damage = True, ""
+    whole, damage, letters = True, "", 0
     try:
         for member, _ in _walk(stream):
-            if len(found) == most_members:
+            described = _described(len(found), member)
+            letters += len(described.name) + len(described.target)
+            if len(found) == most_members or letters > MOST_LETTERS:
                 whole = False
                 break
-            found.append(_described(len(found), member))
+            found.append(described)
     except _Enough:
         whole = False
     except (tarfile.TarError, OSError) as error:
-        whole, damage = False, str(error)
+        whole, damage = False, str(error)[:_MOST_DAMAGE]
     return Contents(tuple(found), whole, damage, stream.unpacked)
 
 

@@ -48,9 +48,9 @@ def add(
 
     Raises UnfitName, UnfitSource, DamagedRepository, DiskFull, OSError.
     """
-    if source.holds(store.data):
+    if (relation := source.overlap(store.data)) is not None:
         raise UnfitSource(
-            f"it contains the data directory {store.data} with the owner's keys, which every job could then read: "
+            f"it {relation} the data directory {store.data} with the owner's keys, which every job could then read: "
             "put the files to add into a directory of their own"
         )
     with store.draft() as draft:

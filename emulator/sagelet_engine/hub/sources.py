@@ -50,8 +50,8 @@ class Source(Protocol):
         """Opens a file. Raises UnfitSource, OSError."""
         ...
 
-    def holds(self, directory: Path) -> bool:
-        """True if a directory of this machine is among the files."""
+    def overlap(self, directory: Path) -> str | None:
+        """Returns `contains` or `is in` if the files and a directory of this machine have some in common, or None."""
         ...
 
 
@@ -71,8 +71,11 @@ class Folder:
     def open(self, file: SourceFile) -> BinaryIO:
         return self._open(tuple(file.path.split("/")))
 
-    def holds(self, directory: Path) -> bool:
-        return directory.resolve().is_relative_to(self._root)
+    def overlap(self, directory: Path) -> str | None:
+        # Links of the repository may lead to everything in `_above`.
+        if _is_within(directory.resolve(), self._above):
+            return "contains"
+        return "is in" if _is_within(self._root, directory) else None
 
     def _below(self) -> Iterator[tuple[str, ...]]:
         pending = self._entries(())
@@ -137,11 +140,16 @@ class Bucket:
             if path and not path.endswith("/") and not {*path.split("/")} & LEFT_OUT:
                 yield SourceFile(path, stored.size)
 
-    def holds(self, directory: Path) -> bool:  # noqa: ARG002 - those of a bucket are its owner's objects
-        return False
+    def overlap(self, directory: Path) -> str | None:  # noqa: ARG002 - those of a bucket are its owner's objects
+        return None
 
     def open(self, file: SourceFile) -> BinaryIO:
         return self._store.open(self._bucket.name, self._prefix + file.path)[1]
+
+
+def _is_within(inner: Path, outer: Path) -> bool:
+    """True if a directory is another one or below it, by whichever name: a mount gives a directory a second one."""
+    return any(above.exists() and above.samefile(outer) for above in (inner, *inner.parents)) if outer.exists() else False
 
 
 def refuse_pointer(file: SourceFile, data: BinaryIO) -> None:

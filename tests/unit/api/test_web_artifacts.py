@@ -14,8 +14,8 @@ import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.archives import Archives
-from sagelet_api.web.folders import crumbs, members_at, objects_at
-from sagelet_engine.base.contents import Contents, Member, contents, member_at
+from sagelet_api.web.folders import MOST_CRUMBS, crumbs, members_at, objects_at
+from sagelet_engine.base.contents import MOST_LETTERS, Contents, Member, contents, member_at
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import DamagedObject
 from support.api_world import ApiWorld
@@ -278,3 +278,44 @@ def test_damaged_archives_count_for_a_page_too(world: ApiWorld, monkeypatch: pyt
         put(world, f"models/train/output/{number}.tar.gz", archive({"file": b"x"}))
     page(world, "/_sagelet/ui/jobs/train/artifacts")
     assert len(opened) == 4
+
+
+def long_names(count: int, length: int) -> bytes:
+    return archive({f"{number:06}{'n' * length}": b"" for number in range(count)})
+
+
+@pytest.mark.parametrize(("count", "length"), [(60, 200_000), (120, 200_000), (2_000, 4_000), (4_900, 200)])
+def test_long_names_in_an_archive_make_no_long_page(world: ApiWorld, count: int, length: int) -> None:
+    """Names compress to almost nothing: 131 KiB with 490 names of 200,000 letters made a page of 187 MiB."""
+    s3 = world.client("s3")
+    s3.create_bucket(Bucket="names")
+    s3.put_object(Bucket="names", Key="model.tar.gz", Body=long_names(count, length))
+    page = world.page(f"{INSIDE}?uri=s3://names/model.tar.gz")
+    assert page.status == 200
+    assert len(page.data) < 2 * 1024**2
+    assert b"this is its beginning" in page.data
+    listed = contents(io.BytesIO(long_names(count, length)))
+    assert sum(len(member.name) for member in listed.members) <= MOST_LETTERS
+    assert not listed.whole
+
+
+def test_a_deep_path_has_few_links_to_what_is_above(world: ApiWorld) -> None:
+    deep = "d/" * 1900
+    assert [one.name for one in crumbs(deep)] == ["d/"] * MOST_CRUMBS
+    assert crumbs(deep)[-1].key == deep
+    s3 = world.client("s3")
+    s3.create_bucket(Bucket="deep")
+    s3.put_object(Bucket="deep", Key="a.tar.gz", Body=archive({f"{deep}file": b"x"}))
+    page = world.page(f"{INSIDE}?uri=s3://deep/a.tar.gz&path={deep}")
+    assert b">file<" in page.data
+    assert len(page.data) < 200_000
+    assert len(world.page(f"{INSIDE}?uri=s3://deep/a.tar.gz&path={'e/' * 15_000}").data) < 200_000
+
+
+def test_a_member_with_a_long_name_is_shown_and_saved_by_its_beginning(world: ApiWorld) -> None:
+    s3 = world.client("s3")
+    s3.create_bucket(Bucket="long")
+    s3.put_object(Bucket="long", Key="a.tar.gz", Body=long_names(1, 100_000))
+    assert len(world.page(f"{INSIDE}/text?uri=s3://long/a.tar.gz&member=0").data) < 20_000
+    saved = world.page(f"{INSIDE}/file?uri=s3://long/a.tar.gz&member=0")
+    assert len(saved.headers["Content-Disposition"]) < 1_000

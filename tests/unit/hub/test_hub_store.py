@@ -3,7 +3,7 @@
 import fcntl
 import os
 from contextlib import AbstractContextManager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -244,6 +244,37 @@ def test_the_data_directory_is_never_added(tmp_path: Path, above: str) -> None:
         with pytest.raises(UnfitSource, match="the owner's keys"):
             add_files(data, directory, "gpt2")
     assert not HubStore(data).repositories()
+
+
+@pytest.mark.parametrize("inner", ["tls", "jobs/account/job/opt-ml/model", "s3/objects"])
+@pytest.mark.parametrize("by_link", [False, True])
+def test_nothing_in_the_data_directory_is_added(tmp_path: Path, inner: str, by_link: bool) -> None:
+    """`sagelet hub add DATA/tls` would show the key of its certificate to every job."""
+    data = tmp_path / "project" / "data"
+    write_files(data / inner, {"key.pem": "secret"})
+    (tmp_path / "link").symlink_to(data / PurePath(inner).parts[0])
+    directory = tmp_path / "link" / PurePath(*PurePath(inner).parts[1:]) if by_link else data / inner
+    with pytest.raises(UnfitSource, match="it is in the data directory .* the owner's keys"):
+        add_files(data, directory, "gpt2")
+    assert not HubStore(data).repositories()
+
+
+def test_a_cache_that_holds_the_data_directory_is_not_added(tmp_path: Path) -> None:
+    """A link of the cache may lead to everything in the cache."""
+    commit = "0" * 40
+    cache = tmp_path / "models--a--b"
+    write_files(cache / "data", {"credentials": "secret"})
+    write_files(cache / "snapshots" / commit, {"config.json": "{}"})
+    (cache / "snapshots" / commit / "link").symlink_to("../../data/credentials")
+    with pytest.raises(UnfitSource, match="it contains the data directory"):
+        add_files(cache / "data", cache / "snapshots" / commit, "a/b")
+
+
+def test_a_directory_beside_the_data_directory_is_added(tmp_path: Path) -> None:
+    write_files(tmp_path / "data", {"credentials": "secret"})
+    write_files(tmp_path / "data-of-mine", {"config.json": "{}"})
+    add_files(tmp_path / "data", tmp_path / "data-of-mine", "gpt2")
+    assert content(tmp_path / "data", "config.json") == b"{}"
 
 
 def test_directories_as_deep_as_a_path_may_be(data: Path, source: Path) -> None:

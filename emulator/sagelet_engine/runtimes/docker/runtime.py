@@ -20,7 +20,7 @@ from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.model.runtime import SCRATCH, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
-from sagelet_engine.runtimes.docker import podman, spec
+from sagelet_engine.runtimes.docker import podman, refusals, spec
 from sagelet_engine.runtimes.docker import stream as docker_stream
 from sagelet_engine.runtimes.docker.engine import DockerAnswer, DockerFacts, facts, probe, usage
 from sagelet_engine.runtimes.docker.log import FrameParser, LineAssembler, as_since, nanoseconds
@@ -310,14 +310,14 @@ class DockerRuntime:
     def _launch_host(self, host: HostPlan, container: str) -> Handle:
         failpoint(Failpoint.AFTER_CONTAINER)
         if self._api.inspect_container(container)["State"]["Status"] == "created":
-            self._start(container)
+            self._start(container, host.name)
             failpoint(Failpoint.AFTER_HOST)
         handle = self._handle(container)
         if handle is None:
             raise RuntimeUnavailable(f"the container of {host.name} was removed while it started")
         return handle
 
-    def _start(self, container: str) -> None:
+    def _start(self, container: str, host: str) -> None:
         try:
             self._api.start(container)
         except APIError as error:
@@ -326,6 +326,8 @@ class DockerRuntime:
                 return
             code = podman.exit_code(_explanation(error)) if self.facts().podman else None
             if code is None:
+                if refusals.is_refusal(error):
+                    raise refusals.refused(host, _explanation(error)) from error
                 raise
             self._not_started[container] = Observation(False, code, error=_explanation(error))
 
@@ -338,6 +340,8 @@ class DockerRuntime:
             if error.status_code == CONFLICT:
                 return str(self._api.inspect_container(name)["Id"])
             if not self._may_limit_storage or "storage-opt" not in _explanation(error):
+                if refusals.is_refusal(error):
+                    raise refusals.refused(host.name, _explanation(error)) from error
                 raise
             # XFS without project quotas cannot limit the size.
             self._may_limit_storage = False
