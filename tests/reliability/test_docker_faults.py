@@ -158,7 +158,7 @@ def test_a_host_that_is_cut_off_the_network(server: Mortal, client: docker.Docke
 
 
 def test_a_container_that_docker_refuses_fails_its_job(server: Mortal) -> None:
-    """`ContainerEntrypoint: [""]` is valid by AWS's model. Docker makes no such container, however often it is asked."""
+    """`ContainerEntrypoint: [""]` is valid by AWS's model. Docker never makes such a container."""
     sagemaker = server.client("sagemaker")
     for name, entrypoint in (("no-command", [""]), ("no-program", ["/no/such/program"])):
         sagemaker.create_processing_job(

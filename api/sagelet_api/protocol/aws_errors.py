@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-
 #: Letters of an error's message, and of each of its details. What a request holds may be in them.
 MOST_MESSAGE = 32 * 1024
 

@@ -370,7 +370,7 @@ def _pieces(rule: Rule, item: Any) -> Iterator[str]:
 
 
 def _within(step: str, broken: list[Broken]) -> list[Broken]:
-    """Returns the first constraints with a step before their paths. One more than MOST_TOLD says that there are more."""
+    """Returns the first constraints with a step before their paths. One more than MOST_TOLD: there are others."""
     return [(_path(f"{step}{path}"), shown, words) for path, shown, words in broken[: MOST_TOLD + 1]]
 
 

@@ -79,7 +79,9 @@ def blueprint(site: Site) -> "Blueprint":
         """Returns the beginning of a member as text. `?uri=&member=INDEX`."""
         with asked_for(site, request.args.get("uri", "")) as uri, _member(site, uri) as (member, content):
             text, cut = text_of(content)
-        return render_template("preview.html", uri=uri, name=member.name[:MOST_SHOWN], member=member, text=text, cut=cut)
+        return render_template(
+            "preview.html", uri=uri, name=member.name[:MOST_SHOWN], member=member, text=text, cut=cut
+        )
 
     return routes
 

@@ -120,7 +120,13 @@ def members_at(members: Iterable[Member], path: str) -> list[Entry]:
             is_file = member.kind != "directory"
             folders[inner] = (count + is_file, size + (member.size if is_file else 0))
             continue
-        note = f"link to {member.target[:MOST_SHOWN]}" if member.kind == "link" else "" if member.kind == "file" else "special file"
+        note = (
+            f"link to {member.target[:MOST_SHOWN]}"
+            if member.kind == "link"
+            else ""
+            if member.kind == "file"
+            else "special file"
+        )
         index = member.index if member.kind == "file" else None
         files.append(Entry(inner, member.size, member.modified_ms, index=index, note=note))
     above = [

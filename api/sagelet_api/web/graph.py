@@ -14,6 +14,8 @@ from sagelet_engine.pipelines.definition import Definition, Step
 WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 176, 48, 24, 44, 8
 #: Width of a lane, in which lines pass a row of boxes.
 LANE = 8
+#: Rows that all lines together pass. 1,000 steps one after the other, each of which the last needs, would have 500,000.
+MOST_PASSED = 20_000
 #: Letters of a name that a box has room for.
 ROOM = 22
 
@@ -63,9 +65,14 @@ class _Place(NamedTuple):
 _Lefts = dict[tuple[int, _Place], int]
 
 
-def graph(definition: Definition, runs: Mapping[str, StepRun], *, ended: bool) -> Graph:
-    """Draws the steps of a definition in the states of their runs. `ended`: no step begins any more."""
-    levels = _levels(definition)
+def graph(definition: Definition, runs: Mapping[str, StepRun], *, ended: bool) -> Graph | None:
+    """Draws the steps of a definition in the states of their runs. `ended`: no step begins any more.
+
+    Returns None if the lines pass more than MOST_PASSED rows in all.
+    """
+    if _is_too_large(definition):
+        return None
+    levels = definition.levels
     rows = _rows(definition, levels)
     widest = max(map(_width, rows))
     lefts: _Lefts = {}
@@ -94,16 +101,11 @@ def _width(row: list[_Place]) -> int:
     return sum(place.width for place in row) + ACROSS * (len(row) - 1)
 
 
-def _levels(definition: Definition) -> dict[str, int]:
-    """Returns the row of each step: each is below all that it needs."""
-    levels: dict[str, int] = {}
-    left = list(definition.steps)
-    while left:
-        # A definition is refused if its steps wait for each other, so each turn finds some.
-        ready = [name for name in left if definition.steps[name].needs <= levels.keys()]
-        levels |= {name: 1 + max((levels[one] for one in definition.steps[name].needs), default=-1) for name in ready}
-        left = [name for name in left if name not in levels]
-    return levels
+def _is_too_large(definition: Definition) -> bool:
+    """True if the lines pass more rows than a picture shows anyhow."""
+    levels = definition.levels
+    passed = (levels[step.name] - levels[name] for step in definition.steps.values() for name in step.needs)
+    return sum(passed) > MOST_PASSED
 
 
 def _rows(definition: Definition, levels: Mapping[str, int]) -> list[list[_Place]]:

@@ -149,7 +149,9 @@ class Bucket:
 
 def _is_within(inner: Path, outer: Path) -> bool:
     """True if a directory is another one or below it, by whichever name: a mount gives a directory a second one."""
-    return any(above.exists() and above.samefile(outer) for above in (inner, *inner.parents)) if outer.exists() else False
+    return (
+        any(above.exists() and above.samefile(outer) for above in (inner, *inner.parents)) if outer.exists() else False
+    )
 
 
 def refuse_pointer(file: SourceFile, data: BinaryIO) -> None:

@@ -30,7 +30,7 @@ _TUNING = (
     "StaticHyperParameters",
     "TuningObjective",
 )
-_NUMBER = r"(\d+(?:[.,]\d+)?)"
+_NUMBER = r"(\d{1,12}(?:[.,]\d{1,12})?)"
 #: Years, months, weeks, days, then hours, minutes and seconds after T. AWS's own examples leave out the P.
 _DURATION = re.compile(
     f"P?(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",

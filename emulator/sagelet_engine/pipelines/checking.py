@@ -11,11 +11,23 @@ from typing import Any
 
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.pipelines import caching, outputs, retrying
-from sagelet_engine.pipelines.definition import PROPERTY_FILE, Definition, InvalidDefinition, Step, objects, parse
+from sagelet_engine.pipelines.definition import (
+    PROPERTY_FILE,
+    Definition,
+    InvalidDefinition,
+    Step,
+    objects,
+    parse,
+    read_object,
+)
 from sagelet_engine.pipelines.execution_variables import JOB_NAMES, VARIABLES
 from sagelet_engine.pipelines.expression_rules import faults, operand_faults
 from sagelet_engine.pipelines.malformed import DEEPEST, depth_is_allowed
 
+#: Steps of a definition, with those inside Condition steps. AWS's own limit is a quota, which can be raised.
+MOST_STEPS = 1_000
+#: Pairs of steps of which one waits for the other.
+MOST_NEEDS = 20_000
 _EXPERIMENT = ("ExperimentName", "TrialName")
 #: One of these is what a model is (CreateModel).
 _MODEL = ("PrimaryContainer", "Containers", "InferenceExecutionConfig")
@@ -23,10 +35,11 @@ _MODEL = ("PrimaryContainer", "Containers", "InferenceExecutionConfig")
 
 def check(text: str) -> Definition:
     """Returns a new definition. Raises InvalidDefinition for what it must not have."""
+    if not depth_is_allowed(read_object(text)):
+        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
     definition = parse(text)
     given = json.loads(text, parse_constant=_no_number)
-    if not depth_is_allowed(given):
-        raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
+    _check_number(definition)
     if len(definition.parameters) < len(objects(given, "Parameters")):
         raise InvalidDefinition("Two parameters have the same name")
     for fault in _experiment(definition.experiment):
@@ -39,6 +52,20 @@ def check(text: str) -> Definition:
         except retrying.InvalidPolicy as error:
             raise InvalidDefinition(str(error)) from error
     return definition
+
+
+def _check_number(definition: Definition) -> None:
+    if len(definition.steps) > MOST_STEPS:
+        raise InvalidDefinition(
+            f"Steps has {len(definition.steps)} steps, and sagelet runs at most {MOST_STEPS} of a pipeline: "
+            "divide them among several pipelines"
+        )
+    needs = sum(len(step.needs) for step in definition.steps.values())
+    if needs > MOST_NEEDS:
+        raise InvalidDefinition(
+            f"The steps wait for {needs} others in all, and may for at most {MOST_NEEDS}: a step that waits for "
+            "another need not name what that one waits for"
+        )
 
 
 def function_faults(step: Step) -> Iterator[str]:

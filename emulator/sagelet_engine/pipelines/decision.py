@@ -1,5 +1,6 @@
 """What an execution does next: functions of its record, its steps and the time."""
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,6 +64,8 @@ class _State:
         #: What follows from the runs: a decision may begin hundreds of steps, and each asks for it.
         self._properties: dict[str, Any] = {}
         self._unsuccessful: set[str] = set()
+        #: Steps that have begun and not ended.
+        self._going: set[str] = set()
         self._last_begun = 0
         for run in runs.values():
             self._put(run)
@@ -79,18 +82,32 @@ class _State:
 
     def go_on(self) -> None:
         """Begins every step that may begin. A Condition step ends at once, and others may begin after it."""
-        while not self._failed():
+        if not self._failed():
             for run in [*self.runs.values()]:
                 if run.state is StepState.WAITING and (run.retry_ms or 0) <= self.now_ms:
                     self._put(self._again(run))
-            ready = next((step for step in self.definition.steps.values() if self._may_begin(step)), None)
-            if ready is None:
-                return
-            self._put(self._begun(ready))
+            self._begin_all()
+        if not self._failed():
+            return
         # The steps that run go on, as on AWS, and those that wait for another try do not.
         for run in [*self.runs.values()]:
             if run.state is StepState.WAITING:
                 self._put(retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=run.failure_reason))
+
+    def _begin_all(self) -> None:
+        """Begins steps in the order of the definition. A step is looked at again only after one that it needs."""
+        steps, limit = self.definition.steps, self.execution.parallel
+        ready = [step.ordinal for step in steps.values() if self._may_begin(step)]
+        by_ordinal = {step.ordinal: step for step in steps.values()}
+        heapq.heapify(ready)
+        while ready and not self._failed() and (limit is None or len(self._going) < limit):
+            step = by_ordinal[heapq.heappop(ready)]
+            run = self._begun(step)
+            self._put(run)
+            if run.succeeded:
+                for name in self.definition.needed_by[step.name]:
+                    if self._may_begin(steps[name]):
+                        heapq.heappush(ready, steps[name].ordinal)
 
     def ended(self) -> PipelineExecution:
         """Returns the execution, ended if none of its steps goes on."""
@@ -109,6 +126,9 @@ class _State:
         self._last_begun = max(self._last_begun, run.begun)
         self._properties.pop(run.name, None)
         self._unsuccessful.discard(run.name)
+        self._going.discard(run.name)
+        if not run.ended:
+            self._going.add(run.name)
         if run.succeeded:
             self._properties[run.name] = run.properties
         elif run.ended:
@@ -119,9 +139,6 @@ class _State:
 
     def _may_begin(self, step: Step) -> bool:
         if step.name in self.runs or not self._is_chosen(step.name):
-            return False
-        limit = self.execution.parallel
-        if limit is not None and sum(not run.ended for run in self.runs.values()) >= limit:
             return False
         if not all(name in self.runs and self.runs[name].succeeded for name in step.needs):
             return False

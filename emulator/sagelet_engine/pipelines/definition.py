@@ -9,9 +9,10 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
+from sagelet_engine.base.bounded_memory import BoundedMemory
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.pipelines import conditions
@@ -19,6 +20,8 @@ from sagelet_engine.pipelines.expressions import Reference, Unresolved, referenc
 from sagelet_engine.pipelines.malformed import MALFORMED
 
 VERSION = "2020-12-01"
+#: Names that an error lists.
+_SHOWN = 20
 _NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}", re.ASCII)
 #: Types of steps that run here.
 TYPES = frozenset(
@@ -102,9 +105,15 @@ class Step:
         found: JsonObject = self.given.get("Arguments", {})
         return found
 
-    @property
+    @cached_property
     def property_files(self) -> Mapping[str, JsonObject]:
         return {one["PropertyFileName"]: one for one in objects(self.given, "PropertyFiles")}
+
+    @cached_property
+    def output_names(self) -> frozenset[str]:
+        """OutputParameters of a Callback or Lambda step."""
+        names = (one.get("OutputName") for one in objects(self.given, "OutputParameters"))
+        return frozenset(name for name in names if isinstance(name, str))
 
     @property
     def cache(self) -> JsonObject:
@@ -150,6 +159,29 @@ class Definition:
                 values[name] = one.default
         return values
 
+    @cached_property
+    def needed_by(self) -> Mapping[str, Sequence[str]]:
+        """Returns the steps that need each step, in the order of the definition."""
+        needed_by: dict[str, list[str]] = {name: [] for name in self.steps}
+        for step in self.steps.values():
+            for name in step.needs:
+                needed_by[name].append(step.name)
+        return needed_by
+
+    @cached_property
+    def levels(self) -> Mapping[str, int]:
+        """Returns how many steps each step waits for, one after the other. Steps that wait for each other have none."""
+        levels = {name: 0 for name, step in self.steps.items() if not step.needs}
+        left = {name: len(step.needs) for name, step in self.steps.items()}
+        ready = [*levels]
+        for name in ready:
+            for other in self.needed_by[name]:
+                left[other] -= 1
+                if not left[other]:
+                    levels[other] = 1 + levels[name]
+                    ready.append(other)
+        return levels
+
     def upstream(self, names: Sequence[str]) -> set[str]:
         """Returns the steps that these need, directly or through others."""
         found: set[str] = set()
@@ -161,9 +193,12 @@ class Definition:
         return found
 
 
-@lru_cache(maxsize=64)
 def parse(text: str) -> Definition:
     """Reads a definition. Raises InvalidDefinition."""
+    return _READ(text)
+
+
+def _read(text: str) -> Definition:
     try:
         return _parse(text)
     except Unresolved as error:
@@ -172,7 +207,12 @@ def parse(text: str) -> Definition:
         raise InvalidDefinition("PipelineDefinition has a member of the wrong type") from error
 
 
-def _parse(text: str) -> Definition:
+#: Each step of each execution asks for its definition. As objects a text takes some ten times its letters.
+_READ = BoundedMemory(_read, most=16 * 1024**2, size=len)
+
+
+def read_object(text: str) -> JsonObject:
+    """Returns the JSON object of a definition. Raises InvalidDefinition."""
     try:
         given = json.loads(text)
     except json.JSONDecodeError as error:
@@ -181,6 +221,11 @@ def _parse(text: str) -> Definition:
         raise InvalidDefinition("PipelineDefinition is nested too deep, or a number has too many digits") from error
     if not isinstance(given, dict):
         raise InvalidDefinition("PipelineDefinition must be a JSON object")
+    return given
+
+
+def _parse(text: str) -> Definition:
+    given = read_object(text)
     # The schema does not ask for a Version.
     if given.get("Version", VERSION) != VERSION:
         raise InvalidDefinition(f"Version must be {VERSION}, not {json.dumps(given['Version'])[:200]}")
@@ -225,19 +270,18 @@ def _parameter(given: JsonObject) -> Parameter:
     return Parameter(name, kind, default, allowed)
 
 
-def _steps(given: Sequence[JsonObject], branch: tuple[str, bool] | None = None, first: int = 1) -> Iterator[Step]:
+def _steps(given: Sequence[JsonObject]) -> Iterator[Step]:
     """Yields the steps, each Condition step before those inside it."""
-    ordinal = first
-    for one in given:
-        step = _step(one, branch, ordinal)
-        yield step
+    waiting: list[tuple[JsonObject, tuple[str, bool] | None]] = [(one, None) for one in reversed(given)]
+    ordinal = 0
+    while waiting:
         ordinal += 1
-        if step.type != "Condition":
-            continue
-        for outcome, member in ((True, "IfSteps"), (False, "ElseSteps")):
-            inner = [*_steps(objects(step.arguments, member), (step.name, outcome), ordinal)]
-            yield from inner
-            ordinal += len(inner)
+        step = _step(*waiting.pop(), ordinal)
+        yield step
+        if step.type == "Condition":
+            for outcome, member in ((False, "ElseSteps"), (True, "IfSteps")):
+                inner = reversed(objects(step.arguments, member))
+                waiting += [(one, (step.name, outcome)) for one in inner]
 
 
 def _step(given: JsonObject, branch: tuple[str, bool] | None, ordinal: int) -> Step:
@@ -298,12 +342,8 @@ def _check_references(definition: Definition) -> None:
 
 def _check_order(definition: Definition) -> None:
     """Raises InvalidDefinition if steps wait for each other."""
-    done: set[str] = set()
-    left = dict(definition.steps)
-    while left:
-        ready = [name for name, step in left.items() if step.needs <= done]
-        if not ready:
-            raise InvalidDefinition(f"These steps wait for each other: {', '.join(sorted(left))}")
-        done.update(ready)
-        for name in ready:
-            del left[name]
+    levels = definition.levels
+    if len(levels) < len(definition.steps):
+        left = sorted(definition.steps.keys() - levels.keys())
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        raise InvalidDefinition(f"These steps wait for each other: {', '.join(left[:_SHOWN])}{more}")

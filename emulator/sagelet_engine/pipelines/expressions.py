@@ -6,7 +6,7 @@ An expression is an object with one member of these names. Everything else is co
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sagelet_engine.base.errors import SageletError
@@ -14,6 +14,8 @@ from sagelet_engine.base.errors import SageletError
 #: Members of objects by which AWS names the element of a list: `Outputs['train']`, `FinalMetricDataList['loss']`.
 _NAMES = ("OutputName", "InputName", "ChannelName", "MetricName", "Name")
 _SEGMENT = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\[\"([^\"]*)\"\]", re.ASCII)
+#: Letters of the values that a step refers to, all together.
+MOST_LETTERS = 4 * 1024**2
 _STEP = re.compile(r"Steps\.([A-Za-z0-9\-_]+)(.*)", re.DOTALL)
 
 
@@ -35,9 +37,30 @@ class Reference:
     property_file: str = ""
 
 
+class Budget:
+    """What the values of a step's references may have in all: a few letters can name a large value many times."""
+
+    def __init__(self) -> None:
+        self._left = MOST_LETTERS
+
+    def spend(self, value: Any) -> None:
+        """Counts the letters of a JSON value, and one for each of its parts. Raises Unresolved beyond MOST_LETTERS."""
+        waiting = [value]
+        while waiting:
+            part = waiting.pop()
+            self._left -= 1 + (len(part) if isinstance(part, str) else 0)
+            if self._left < 0:
+                raise Unresolved(f"The values that the step refers to have more than {MOST_LETTERS} letters in all")
+            if isinstance(part, list):
+                waiting += part
+            elif isinstance(part, dict):
+                self._left -= sum(map(len, part))
+                waiting += part.values()
+
+
 @dataclass(frozen=True)
 class Scope:
-    """Where the values of references come from."""
+    """Where the values of references come from. Made for one step."""
 
     parameters: Mapping[str, Any]
     #: `PipelineName`, `StartDateTime`, ...
@@ -49,19 +72,20 @@ class Scope:
     #: Returns the JSON document of a step's property file, or of an S3 URI. Raises Unresolved.
     property_file: Callable[[str, str], Any]
     document: Callable[[str], Any]
+    budget: Budget = field(default_factory=Budget)
 
 
 def references(value: Any) -> Iterator[Reference]:
     """Yields every reference in a value of a definition. Raises Unresolved for one that cannot be read."""
-    if isinstance(value, list):
-        for one in value:
-            yield from references(one)
-    elif isinstance(value, dict):
-        if value.keys() == {"Get"}:
-            yield reference(value["Get"])
-            return
-        for one in value.values():
-            yield from references(one)
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += reversed(part)
+        elif isinstance(part, dict) and part.keys() == {"Get"}:
+            yield reference(part["Get"])
+        elif isinstance(part, dict):
+            waiting += reversed(part.values())
 
 
 def reference(text: Any) -> Reference:
@@ -91,12 +115,17 @@ def resolve(value: Any, scope: Scope) -> Any:
     if not isinstance(value, dict):
         return value
     if value.keys() == {"Get"}:
-        return _get(reference(value["Get"]), scope, value["Get"])
+        return _paid(_get(reference(value["Get"]), scope, value["Get"]), scope)
     if value.keys() == {"Std:Join"}:
-        return _join(value["Std:Join"], scope)
+        return _paid(_join(value["Std:Join"], scope), scope)
     if value.keys() == {"Std:JsonGet"}:
-        return _json_get(value["Std:JsonGet"], scope)
+        return _paid(_json_get(value["Std:JsonGet"], scope), scope)
     return {name: resolve(one, scope) for name, one in value.items()}
+
+
+def _paid(value: Any, scope: Scope) -> Any:
+    scope.budget.spend(value)
+    return value
 
 
 def _get(one: Reference, scope: Scope, text: str) -> Any:

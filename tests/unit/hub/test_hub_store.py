@@ -254,7 +254,7 @@ def test_nothing_in_the_data_directory_is_added(tmp_path: Path, inner: str, by_l
     write_files(data / inner, {"key.pem": "secret"})
     (tmp_path / "link").symlink_to(data / PurePath(inner).parts[0])
     directory = tmp_path / "link" / PurePath(*PurePath(inner).parts[1:]) if by_link else data / inner
-    with pytest.raises(UnfitSource, match="it is in the data directory .* the owner's keys"):
+    with pytest.raises(UnfitSource, match=r"it is in the data directory .* the owner's keys"):
         add_files(data, directory, "gpt2")
     assert not HubStore(data).repositories()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sagelet_api.protocol.validation import rule_book
-from sagelet_engine.pipelines.definition import Definition, InvalidDefinition, Step, objects
+from sagelet_engine.pipelines.definition import Definition, InvalidDefinition, Step
 from sagelet_engine.pipelines.expression_rules import is_function
 from sagelet_engine.pipelines.expressions import Reference, segments
 
@@ -80,8 +80,7 @@ def _has_property(step: Step, one: Reference) -> bool:
     if step.type == "Fail":
         return parts == ["ErrorMessage"]
     if step.type in ("Callback", "Lambda"):
-        outputs = [output["OutputName"] for output in objects(step.given, "OutputParameters")]
-        return len(parts) == 2 and parts[0] == "OutputParameters" and parts[1] in outputs
+        return len(parts) == 2 and parts[0] == "OutputParameters" and parts[1] in step.output_names
     book = rule_book("sagemaker")
     return any(_reaches(book.output_shape(answer), parts) for answer in _ANSWERS[step.type])
 
