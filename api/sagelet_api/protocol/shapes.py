@@ -1,7 +1,7 @@
 """Rules made from a service model's shapes. A rule takes a JSON value in one walk: its type, then its constraints.
 
 Each rule compiles what it does into a function, `take`, when it is made. Paths are made only for what is wrong: they
-grow on the way up. The work grows with the value, and what is told of it does not: each rule stops at MOST_TOLD broken
+grow on the way up. The work grows with the value, and an error does not: each rule stops at MOST_TOLD broken
 constraints, and shows at most MOST_SHOWN letters of a value and MOST_PATH of a path.
 """
 

@@ -222,7 +222,7 @@ def test_what_the_model_does_not_allow_is_refused(broken: Broken) -> None:
         validate("sagemaker", "CreateTrainingJob", broken.body)
 
 
-# --- what is told is bounded ------------------------------------------------------------------------------------------
+# --- errors are bounded -----------------------------------------------------------------------------------------------
 
 
 def refused_logs(events: list[Any]) -> str:
