@@ -101,6 +101,7 @@ from email.utils import format_datetime
 from importlib.abc import MetaPathFinder
 from sagelet_api.auth import objects_origin, signature_v2, signatures
 from sagelet_api.auth.callers import Secret
+from sagelet_engine.model.principal import owner
 from sagelet_api.auth.signatures import Claim
 from sagelet_api.protocol import operation_names, validation
 from sagelet_api.protocol.aws_errors import AwsError
@@ -117,7 +118,7 @@ class Watch(MetaPathFinder):
             (seen if LOADING._is_owned() else alone).add(name)
 
 sys.meta_path.insert(0, Watch())
-SECRET = Secret("s")
+SECRET = Secret("s", owner("123456789012"))
 ENVIRON = {
     "REQUEST_METHOD": "GET", "PATH_INFO": "/b/k", "REQUEST_URI": "/b/k", "QUERY_STRING": "",
     HEADERS: {"host": "localhost", "authorization": "AWS k:s", "date": format_datetime(datetime.now(timezone.utc))},
@@ -134,5 +135,29 @@ assert seen and not alone, (seen, alone)
 @pytest.mark.parametrize("use", USES)
 def test_botocore_is_loaded_by_one_thread_at_a_time(use: str) -> None:
     script = f"import sys; sys.path[:0] = {sys.path!r}" + WATCHED.replace("{USE}", USES[use])
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+RIGHTS_OF_A_JOB = """
+from sagelet_api.auth.authorization import Authorization
+from sagelet_api.services.iam import execution_role
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.principal import of_role
+
+account, iam = "123456789012", MotoBridge().iam
+roles = [f"arn:aws:iam::{account}:role{path}{name}" for name, path in execution_role.ROLES.items()]
+roles += [f"arn:aws:iam::{account}:role/none", f"arn:aws:iam::{account}:role/x/SageMakerRole", "none"]
+for role in roles:
+    Authorization(iam, enforce_iam=False)(of_role(account, role), "s3:GetObject", "arn:aws:s3:::bucket/key")
+before = [[*iam.role_policies(role)] for role in roles]
+assert "moto" not in sys.modules
+iam._moto.app()
+assert [[*iam.role_policies(role)] for role in roles] == before
+"""
+
+
+def test_the_rights_of_a_job_do_not_load_moto_before_somebody_has_made_a_role() -> None:
+    script = f"import sys; sys.path[:0] = {sys.path!r}" + RIGHTS_OF_A_JOB
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr

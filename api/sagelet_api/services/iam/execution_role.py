@@ -23,6 +23,12 @@ _BY_SAGEMAKER = {
 TRUST_POLICY = json.dumps({"Version": "2012-10-17", "Statement": [_BY_SAGEMAKER]})
 
 
+def is_seeded(arn: str) -> bool:
+    """True for the ARN of a role that is there from the start, in any account."""
+    path, _, name = arn.rpartition(":role")[2].rpartition("/")
+    return ROLES.get(name) == f"{path}/"
+
+
 def trust_policy(account: str, partition: str) -> str:
     """Returns the trust policy of the seeded roles. Their account may assume them, too, because its owner calls as a
     session of one.
