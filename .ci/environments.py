@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -108,6 +109,15 @@ class Commands:
             log.write(text)
 
 
+def missing_for_extensions() -> str | None:
+    """Returns what to do if sagemaker-training, which has a C extension and no wheel, cannot be built. Else None."""
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "Python.h is not installed, which one dependency needs: apt-get install python3-dev"
+    if shutil.which("gcc") is None and shutil.which("cc") is None:
+        return "A C compiler is not installed, which one dependency needs: apt-get install gcc"
+    return None
+
+
 class Setup:
     """Makes one environment in its directory, which may be a link to one that outlives this checkout."""
 
@@ -133,6 +143,8 @@ class Setup:
             self._do(target.name, lambda target=target: self._fill(target))
 
     def _begin(self) -> None:
+        if not self.environment.requirements and (missing := missing_for_extensions()):
+            raise InstallFailed(missing)
         if not Path(self.python).exists():
             self._run([sys.executable, "-m", "venv", str(self.directory)])
         beside = [str(ROOT / ".venv/bin/python")]

@@ -25,6 +25,7 @@ from support.disks import missing_mounts
 from support.layers import Choice
 from support.private_docker import missing_dockerd
 from support.private_podman import missing_podman
+from support.programs import PROGRAMS, WATCH, asked_for, missing_program, watch_subprocesses
 from support.pythons import VERSIONS, marker_of, missing_python
 from support.slurm_cluster import SlurmCluster, missing_slurm
 
@@ -52,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("chosen"):
         config.pluginmanager.register(Choice())
+
+
+watch_subprocesses()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -181,15 +185,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path.is_relative_to(UNIT))
     config.stash[LEFT_OUT] = {}
     for marker, find_missing in NEEDS.items():
-        needing = [item for item in items if marker in item.keywords]
-        reason = find_missing() if needing else None
-        if reason is None:
-            continue
-        if REQUIRE_ALL:
-            _refuse(config, f"SAGELET_TEST_REQUIRE=all, but {reason}")
-        config.stash[LEFT_OUT][reason] = len(needing)
-        for item in needing:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        _leave_out(config, [item for item in items if marker in item.keywords], find_missing)
+    for name in PROGRAMS:
+        _leave_out(config, [item for item in items if name in _programs(item)], partial(missing_program, name))
+
+
+def _programs(item: pytest.Item) -> set[str]:
+    """Returns the programs of the machine that a test asks for. Fails for one that has no entry."""
+    named = asked_for(item)
+    if unknown := named - PROGRAMS.keys():
+        raise pytest.UsageError(f"{item.nodeid}: {', '.join(unknown)} has no entry in tests/support/programs.py")
+    return named
+
+
+def _leave_out(config: pytest.Config, needing: list[pytest.Item], find_missing: Callable[[], str | None]) -> None:
+    reason = find_missing() if needing else None
+    if reason is None:
+        return
+    if REQUIRE_ALL:
+        _refuse(config, f"SAGELET_TEST_REQUIRE=all, but {reason}")
+    config.stash[LEFT_OUT][reason] = len(needing)
+    for item in needing:
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with WATCH.test(asked_for(item), [marker.name for marker in item.iter_markers()]):
+        return (yield)
+
+
+@pytest.fixture(autouse=True)
+def programs_are_asked_for() -> Iterator[None]:
+    """Fails a test that used a program which it does not ask for, also where something swallowed the error."""
+    yield
+    assert WATCH.undeclared == [], "see tests/support/programs.py"
 
 
 def _refuse(config: pytest.Config, reason: str) -> None:

@@ -7,7 +7,9 @@ from bench.tables import Scale
 
 #: All but `first-job`, which downloads gigabytes.
 SECTIONS = (
-    *("api", "idle", "s3", "logs", "job", "tuning", "pipelines", "concurrency"),
+    *("api", "idle", "s3", "tuning", "pipelines"),
+    # On all runtimes that are here, with an image of a busybox in Docker.
+    *(pytest.param(name, marks=pytest.mark.programs("busybox")) for name in ("logs", "job", "concurrency")),
     pytest.param("models", marks=pytest.mark.xla),
     pytest.param("compiled", marks=pytest.mark.xla),
     pytest.param("fixed", marks=pytest.mark.xla),

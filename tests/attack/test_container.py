@@ -16,7 +16,7 @@ from support.server import SageletProcess, until
 from support.shell_jobs import ShellJobs
 from support.tiny_image import ensure
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.programs("busybox")]
 
 WAITS = "until [ -e /opt/ml/go ]; do $B usleep 50000; done"
 #: Of `--log-size`, in lines of `seq`: each takes some 85 bytes in Docker's log.

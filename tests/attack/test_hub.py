@@ -134,6 +134,7 @@ def test_a_repository_whose_files_are_links_shows_nothing(server: SageletProcess
 
 
 @pytest.mark.docker
+@pytest.mark.programs("busybox")
 def test_a_container_that_is_no_job_reads_nothing(tmp_path: Path) -> None:
     """On Docker's bridge the plain path refuses everybody. A job's own path admits that job only."""
     engine = docker.from_env()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.programs import asks
 from support.server import NATIVE, SageletProcess, servers_by_runtime, until
 from support.shell_jobs import ShellJobs
 
@@ -20,6 +21,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 @pytest.fixture(params=RUNTIMES)
+@asks("busybox")
 def jobs(request: pytest.FixtureRequest, servers: Callable[[str], SageletProcess]) -> ShellJobs:
     """Of each runtime in turn."""
     if request.param == "process":
@@ -77,6 +79,7 @@ def test_stdout_and_stderr_keep_their_order(process_jobs: ShellJobs) -> None:
 
 
 @pytest.mark.xla
+@pytest.mark.programs("busybox")
 def test_daemons_that_keep_the_output_open_end_with_the_job(process_jobs: ShellJobs) -> None:
     name = process_jobs.start(
         "for i in 1 2 3; do $B setsid /bin/sh -c 'while true; do echo more; done' & done; echo end"
@@ -86,6 +89,7 @@ def test_daemons_that_keep_the_output_open_end_with_the_job(process_jobs: ShellJ
 
 
 @pytest.mark.xla
+@pytest.mark.programs("busybox")
 def test_a_stranger_that_keeps_the_output_open_does_not_hold_the_end(process_jobs: ShellJobs) -> None:
     """A job may have passed it on to a process that is not its own, and so is not killed."""
     name = process_jobs.start("echo pid $$; until [ -e /opt/ml/model/go ]; do $B usleep 20000; done; echo last")
@@ -101,6 +105,7 @@ def test_a_stranger_that_keeps_the_output_open_does_not_hold_the_end(process_job
 
 
 @pytest.mark.xla
+@pytest.mark.programs("busybox")
 def test_what_is_printed_while_the_server_is_dead_is_in_the_log(tmp_path: Path) -> None:
     """Far more than a pipe holds, so somebody has to read it."""
     server = SageletProcess(tmp_path / "data", "--runtime", "process", "--max-jobs", "1").start()

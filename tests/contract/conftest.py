@@ -15,6 +15,7 @@ from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.runtimes.slurm.task import ContainerTask
 from support.harness import Harness
 from support.private_podman import PrivatePodman
+from support.programs import asks
 from support.slurm_cluster import SlurmCluster
 from support.slurm_jobs import slurm_runtime
 from support.tiny_image import REFERENCE as TINY
@@ -36,6 +37,7 @@ def docker_client() -> Iterator[docker.DockerClient]:
 
 
 @pytest.fixture(scope="session")
+@asks("busybox")
 def tiny_image(docker_client: docker.DockerClient) -> str:
     return ensure(docker_client)
 
@@ -86,6 +88,7 @@ def podman_client(podman: PrivatePodman) -> Iterator[docker.DockerClient]:
 
 
 @pytest.fixture
+@asks("busybox")
 def podman_host(tmp_path: Path, podman_client: docker.DockerClient, podman_facts: DockerFacts) -> Iterator[Harness]:
     owner = uuid.uuid4().hex
 
@@ -120,15 +123,17 @@ def slurm_docker_host(tmp_path: Path, slurm_cluster: SlurmCluster, tiny_image: s
     slurm_cluster.clear()
 
 
+#: Of the image that their tests run.
+BUSYBOX = pytest.mark.programs("busybox")
 RUNTIMES = [
     "process",
-    pytest.param("docker", marks=pytest.mark.docker),
-    pytest.param("podman", marks=pytest.mark.podman),
+    pytest.param("docker", marks=[pytest.mark.docker, BUSYBOX]),
+    pytest.param("podman", marks=[pytest.mark.podman, BUSYBOX]),
     pytest.param("slurm", marks=pytest.mark.slurm),
 ]
 if os.environ.get("SAGELET_TEST_CONTRACT") == "all":
     # This takes minutes more. tests/slurm/test_containers.py tests what is special about it.
-    RUNTIMES.append(pytest.param("slurm_docker", marks=[pytest.mark.slurm, pytest.mark.docker]))
+    RUNTIMES.append(pytest.param("slurm_docker", marks=[pytest.mark.slurm, pytest.mark.docker, BUSYBOX]))
 
 
 @pytest.fixture(params=RUNTIMES)

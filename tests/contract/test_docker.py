@@ -25,7 +25,7 @@ from sagelet_engine.runtimes.node.confinement import Exceptions
 from sagelet_engine.settings import DEFAULT_LOG
 from support.harness import DEADLINE_S, Harness, wait_for
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.programs("busybox")]
 
 
 def container_id(handle: Handle) -> str:

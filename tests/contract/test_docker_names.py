@@ -11,7 +11,7 @@ from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.runtimes.docker.runtime import DockerRuntime
 from support.harness import Harness
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.programs("busybox")]
 
 
 @pytest.fixture

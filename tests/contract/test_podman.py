@@ -19,7 +19,7 @@ from sagelet_engine.runtimes.docker.runtime import DockerRuntime
 from support.harness import DEADLINE_S, Harness
 from support.private_podman import PrivatePodman
 
-pytestmark = pytest.mark.podman
+pytestmark = [pytest.mark.podman, pytest.mark.programs("busybox")]
 
 
 @pytest.fixture

@@ -114,6 +114,7 @@ def test_an_hour_of_training_in_simulated_time(python: WheelPython, tmp_path: Pa
 
 
 @pytest.mark.docker
+@pytest.mark.programs("busybox")
 def test_a_job_of_boto3_runs_in_a_container(python: WheelPython, tmp_path: Path) -> None:
     client = docker.from_env()
     image = tiny_image.ensure(client)

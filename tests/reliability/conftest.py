@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from support.programs import asks
 from support.server import SageletProcess, servers_by_runtime
 from support.shell_jobs import IMAGES, Neighbour, ShellJobs
 
@@ -16,6 +17,7 @@ def shell_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
 
 
 @pytest.fixture(params=RUNTIMES)
+@asks("busybox")
 def shell_jobs(request: pytest.FixtureRequest, shell_servers: Callable[[str], SageletProcess]) -> ShellJobs:
     """Jobs of each runtime in turn."""
     image = IMAGES.get(request.param) or _tiny_image()
@@ -35,6 +37,7 @@ def _tiny_image() -> str:
 
 
 @pytest.fixture
+@asks("busybox")
 def neighbour(shell_jobs: ShellJobs) -> Iterator[Neighbour]:
     with Neighbour(shell_jobs) as running:
         yield running

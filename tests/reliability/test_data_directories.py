@@ -21,6 +21,7 @@ from support.directories import (
     server_on,
     start_waiting,
 )
+from support.programs import asks
 from support.server import SageletProcess, until
 from support.shell_jobs import IMAGES, ShellJobs
 
@@ -33,6 +34,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+@asks("busybox")
 def image(runtime: str) -> str:
     if runtime in IMAGES:
         return IMAGES[runtime]

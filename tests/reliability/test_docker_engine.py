@@ -10,7 +10,7 @@ from support.killed_jobs import check_bill, model, trains
 from support.private_docker import PrivateDocker
 from support.server import until
 
-pytestmark = pytest.mark.dockerd
+pytestmark = [pytest.mark.dockerd, pytest.mark.programs("busybox")]
 
 PRINTS = 'i=0;until [ -e /opt/ml/go ];do echo "line $i";i=$((i+1));sleep 0.05;done;echo w >model/w'
 MakeWorld = Callable[[bool], "World"]

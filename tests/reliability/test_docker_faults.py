@@ -13,7 +13,7 @@ from support.killed_jobs import check_bill, model, trains
 from support.server import until
 from support.tiny_image import ensure
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.programs("busybox")]
 
 SLEEPS = "echo ready;exec sleep 600"
 #: Takes memory until the kernel kills it.

@@ -11,6 +11,7 @@ import pytest
 from sagelet_engine.base.failpoints import Failpoint
 from support.failpoints import BUCKET, Life, Mortal
 from support.killed_jobs import PASSED_BY, WITNESS, Check, check_bill, fails, processes, trains
+from support.programs import asks
 from support.server import until
 from support.tiny_image import ensure
 
@@ -50,6 +51,7 @@ def on_processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mor
 
 
 @pytest.fixture
+@asks("busybox")
 def on_docker(tmp_path: Path) -> Iterator[Mortal]:
     client = docker.from_env()
     image = ensure(client)

@@ -20,7 +20,7 @@ from support.slurm_cluster import SlurmCluster
 from support.slurm_processing import SlurmProcessing
 from support.slurm_server import SlurmJobs
 
-pytestmark = [pytest.mark.slurm, pytest.mark.docker]
+pytestmark = [pytest.mark.slurm, pytest.mark.docker, pytest.mark.programs("busybox")]
 
 #: A container sees no file of the test's. It goes on when it finds a file of its own.
 PATIENT = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 
 from sagelet_api.cli.main import main
 from sagelet_engine.base.keys import ca_file, read_key_pair
+from support.ports import HeldPort
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 ACCOUNT = "123456789012"
@@ -154,17 +155,23 @@ class SageletProcess(ServerProcess):
         super().__init__()
         self.data = data
         self._options = options
-        self._port = "0"
+        # Clients and jobs know the address, so a server that is started again has the same one.
+        self._port = HeldPort()
         #: The `sagelet` of the Python environment that it runs in.
         self.program = Path(sys.executable).with_name("sagelet")
 
     def begin(self) -> bool:
         """Starts the server. False if it ended before it was ready."""
-        self.command = [str(self.program), "up", "--data", str(self.data), "--port", self._port, *self._options]
-        if not super().begin():
-            return False
-        self._port = self.endpoint.rsplit(":", 1)[1]
-        return True
+        self.command = [
+            str(self.program),
+            "up",
+            "--data",
+            str(self.data),
+            "--port",
+            str(self._port.number),
+            *self._options,
+        ]
+        return super().begin()
 
     def health(self) -> dict[str, Any]:
         """`GET /_sagelet/health`."""

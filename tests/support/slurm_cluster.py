@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sagelet_engine.runtimes.node import host_files
 from support.harness import wait_for
+from support.ports import HeldPort
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "squeue")
 #: Debian's directory of the daemons, which is not on an ordinary user's PATH.
@@ -187,7 +188,8 @@ class SlurmCluster:
         key = self._directory / "munge" / "key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
-        ports = _free_ports(len(self.nodes) + 1)
+        self._ports = [HeldPort() for _ in range(len(self.nodes) + 1)]
+        ports = [held.number for held in self._ports]
         # Other clusters on this machine have other addresses.
         network = f"127.{secrets.randbelow(200) + 30}.{secrets.randbelow(250) + 1}"
         lines = [
@@ -249,17 +251,6 @@ def missing_slurm() -> str | None:
     if not absent:
         return None
     return f"{', '.join(absent)} not installed: apt-get install slurmctld slurmd slurm-client munge"
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _user() -> str:

@@ -18,7 +18,7 @@ from support.tiny_image import ensure
 from support.transcripts import PATHS, Step, compare_timeless
 from transcripts import attempts, ends, results, stops  # noqa: F401 - they register their paths
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.programs("busybox")]
 
 
 class DockerStage:

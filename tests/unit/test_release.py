@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import sagelet_engine
+from support.programs import asks
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = {path.stem: path for path in (ROOT / ".github/workflows").glob("*.yml")}
@@ -35,6 +36,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
+@asks("git")
 def checkout(tmp_path: Path) -> Path:
     package = tmp_path / "emulator/sagelet_engine"
     package.mkdir(parents=True)

@@ -84,6 +84,7 @@ def test_the_architecture_is_short() -> None:
     assert text.count("```mermaid") == 2
 
 
+@pytest.mark.programs("git")
 def test_every_file_that_architecture_and_readmes_of_packages_name_is_there() -> None:
     known = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     pages = [

@@ -37,6 +37,15 @@ def test_nothing_of_ci_or_of_the_makefile_installs_by_pip() -> None:
     assert not re.search(r"-m pip|\bpip3? install", text)
 
 
+def test_what_an_extension_needs_is_named_before_anything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare machine has gcc and no Python.h: its user saw 150 lines of a failed build."""
+    assert environments.missing_for_extensions() is None
+    monkeypatch.setattr(environments.shutil, "which", lambda _name: None)
+    assert "apt-get install gcc" in environments.missing_for_extensions()
+    monkeypatch.setattr(environments.sysconfig, "get_path", lambda _name: "/nonexistent")
+    assert "apt-get install python3-dev" in environments.missing_for_extensions()
+
+
 def test_each_line_of_a_command_is_in_the_log_and_in_its_step(tmp_path: Path) -> None:
     commands = environments.Commands(tmp_path / "log")
     with environments.Progress().step("packages") as step, commands.showing(step):

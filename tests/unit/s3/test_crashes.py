@@ -4,7 +4,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from sagelet_engine.s3.errors import DamagedObject, DiskFull, NoSuchKey
 from sagelet_engine.s3.files import Files
 from sagelet_engine.s3.multipart import NamedPart, Uploads
 from sagelet_engine.s3.store import S3Store
+from support.programs import asks
 
 
 class Killed(BaseException):
@@ -169,9 +169,10 @@ def test_a_rename_that_fails_leaves_the_object_readable(store: S3Store, monkeypa
 
 
 @pytest.fixture
+@asks("mkfs.ext4")
 def small_disk(tmp_path: Path) -> Any:
     """A file system of 8 MiB where this machine lets us mount one, else a limit on the size of files."""
-    if os.getuid() != 0 or shutil.which("mkfs.ext4") is None:
+    if os.getuid() != 0:
         yield None
         return
     image, place = tmp_path / "disk.img", tmp_path / "disk"

@@ -106,21 +106,22 @@ def start(fn: Callable[..., Any], args: tuple[Any, ...], count: int, daemon: boo
     if method == "fork" and is_on_xla(os.environ):
         _check_no_device()
     context = mp.get_context(method)
-    port = free_port()
     with ExitStack() as undone:
+        held = undone.enter_context(hold_port())
         directory = tempfile.mkdtemp(prefix="sagelet-spawn-")
         undone.callback(shutil.rmtree, directory)
         processes, errors = [], []
         for rank in range(count):
             errors.append(os.path.join(directory, f"{rank}.pickle"))
             process = context.Process(target=_wrap, args=(_work, rank, (fn, args, method), errors[-1]), daemon=daemon)
-            with worker_environment(rank, count, port):
+            with worker_environment(rank, count, held.getsockname()[1]):
                 process.start()
             undone.callback(_end, process)
             processes.append(process)
         started = ProcessContext(processes, errors)
         undone.pop_all()
     weakref.finalize(started, shutil.rmtree, directory, ignore_errors=True)
+    weakref.finalize(started, held.close)
     return started
 
 
@@ -176,7 +177,12 @@ def worker_environment(rank: int, count: int, port: int) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def hold_port() -> socket.socket:
+    """Returns a socket that holds a port of this host, so that nobody gets it before the first worker listens there.
+
+    It does not listen itself, so whoever sets SO_REUSEADDR can, as torch's rendezvous does.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder
