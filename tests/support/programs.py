@@ -23,9 +23,14 @@ SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
 #: Of what tests start: what README asks for, and what the smallest Debian has (debootstrap --variant=minbase).
 BARE = frozenset(
     {
-        "bash", "cat", "cc", "chmod", "cp", "dpkg", "env", "false", "gcc", "id", "kill", "ln", "ls", "make", "mkdir",
-        "mktemp", "mount", "nsenter", "rm", "setpriv", "sh", "sleep", "stty", "tail", "tar", "touch", "true", "umount",
-        "unshare",
+        "ar", "as", "bash", "cat", "cc", "chmod", "chown", "chroot", "cp", "date", "dd", "df", "dpkg", "dpkg-deb",
+        "du", "echo", "env", "expr", "false", "find", "findmnt", "flock", "gcc", "getent", "grep", "gunzip", "gzip",
+        "head", "hostname", "id", "install", "kill", "ld", "ldconfig", "ldd", "ln", "losetup", "ls", "make", "mkdir",
+        "mkfifo", "mknod", "mktemp", "mount", "mv", "nice", "nm", "nohup", "nsenter", "objdump", "printf", "prlimit",
+        "pwd", "readelf", "readlink", "realpath", "rm", "rmdir", "script", "sed", "seq", "setpriv", "setsid", "sh",
+        "sha256sum", "sleep", "sort", "stat", "strip", "stty", "sync", "tail", "tar", "taskset", "tee", "test",
+        "timeout", "touch", "tr", "true", "truncate", "tty", "umount", "uname", "unshare", "useradd", "wc", "xargs",
+        "yes",
     }
 )  # fmt: skip
 #: Where Debian puts the busybox of its package, which is static.
@@ -67,7 +72,21 @@ OF_MARKERS: Mapping[str, frozenset[str]] = {
     "dockerd": frozenset({"containerd", "dockerd", "ip", "docker"}),
     "mounts": frozenset({"losetup", "mkfs.ext4"}),
     "podman": frozenset({"podman", "runc", "ip"}),
-    "slurm": frozenset({"munged", "sacctmgr", "scancel", "scontrol", "sinfo", "slurmctld", "slurmd", "squeue", "srun"}),
+    "slurm": frozenset(
+        {
+            "munged",
+            "sacct",
+            "sacctmgr",
+            "sbatch",
+            "scancel",
+            "scontrol",
+            "sinfo",
+            "slurmctld",
+            "slurmd",
+            "squeue",
+            "srun",
+        }
+    ),
 }
 
 
