@@ -5,12 +5,13 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs lint format
+.PHONY: help check setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs lint format
 .PHONY: period bench soak doctor-scripts notebooks release screenshots clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively, by XLA and by Inductor through the SageMaker SDK, compare;"
 	@echo "             REPEAT=3: train each pair three times more, in turn, for verdicts with intervals"
+	@echo "make check   lint, types and the nearest tests of what differs from main: 90 seconds at most"
 	@echo "make test    set up, run one proof of each thing: at most ten minutes on two cores"
 	@echo "             ALL=1: every test that this machine can run; TESTS=tests/unit/doctor: these"
 	@echo "make up      start the server"
@@ -106,6 +107,10 @@ test: setup setup-sdk
 	@echo "make test: one proof of each thing, at most ten minutes on two cores; at the end it says what it left out"
 	$(PYTEST) $(IN_WORKERS) --chosen $(PYTEST_ARGS)
 endif
+
+# Lint, types and the nearest tests of what differs from main: 90 seconds at most on two cores.
+check: setup
+	@PYTHONPATH=tests $(BIN)/python -m support.check
 
 properties: setup
 	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)
