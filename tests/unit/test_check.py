@@ -70,6 +70,7 @@ def test_a_template_belongs_to_its_package() -> None:
     assert module_of(ROOT / "README.md") is None
 
 
+@pytest.mark.programs("git")
 def test_what_differs_from_main_is_committed_changed_or_new(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *words], cwd=tmp_path, check=True)
