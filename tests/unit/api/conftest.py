@@ -16,6 +16,7 @@ from sagelet_api.control.throttling import Throttling
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3.opening import S3, open_s3
 from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.model.principal import allow_all
 from sagelet_engine.settings import Settings
 from support.fake_jobs import FakeEngine, FakeJobs
 from support.front import Front, front
@@ -36,7 +37,7 @@ def jobs() -> FakeJobs:
 @pytest.fixture
 def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
     """The object store of `server`."""
-    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge.beside_s3)
+    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge.beside_s3, allow_all)
     yield opened
     opened.close()
 
