@@ -41,10 +41,30 @@ static char *executable(const char *how, const char *code, size_t size) {
 static int newer(void) { return getenv("FAKE_API") ? atoi(getenv("FAKE_API")) : 70; }
 static int shorter(size_t size, size_t own) { return newer() > 75 && size < own + 64; }
 
-typedef struct { size_t size; void *extension; void *loaded; One *options; } Execute;
+typedef struct {
+  size_t size; void *extension; void *loaded; One *options; void *arguments; size_t devices, count; void *outputs; void **complete;
+  void *device;
+} Execute;
+
+/* An event: what waits for it is called by fake_end, which ends the oldest execution that has not ended. */
+typedef struct { void (*ready)(void *error, void *of); void *of; } Event;
+typedef struct { size_t size; void *extension; Event *event; void (*ready)(void *, void *); void *of; } Ready;
+static Event *running[64];
+static int began, ended;
+int fake_events;
+
 static void *execute(Execute *a) {
-  return shorter(a->size, sizeof *a) || shorter(a->options->size, sizeof *a->options) || ((char *)a)[sizeof *a] ? error() : NULL;
+  if (shorter(a->size, sizeof *a) || shorter(a->options->size, sizeof *a->options) || ((char *)a)[sizeof *a] || cannot("execute")) return error();
+  for (size_t i = 0; a->complete && i < a->devices; i++) {
+    a->complete[i] = running[began++ % 64] = calloc(1, sizeof(Event));
+    fake_events++;
+  }
+  return NULL;
 }
+
+static void *on_ready(Ready *a) { a->event->ready = a->ready, a->event->of = a->of; return NULL; }
+static void *event_destroy(One *a) { fake_events--; free(a->object); return NULL; }
+void fake_end(void) { Event *event = running[ended++ % 64]; event->ready(NULL, event->of); }
 
 static void *compile(Compile *a) {
   if (shorter(a->size, sizeof *a)) return error();
@@ -56,6 +76,7 @@ static void *compile(Compile *a) {
   return NULL;
 }
 
+static void *program_name(Text *a) { a->text = a->client, a->length = strlen(a->text); return NULL; }
 static void *get_executable(Two *a) { a->to = executable("", a->from, strlen(a->from)); return NULL; }
 static void *destroy(One *a) { fake_alive--; free(a->object); return NULL; }
 
@@ -83,6 +104,7 @@ const void *GetPjrtApi(void) {
   api.version.size = sizeof api.version, api.version.minor = newer();
   api.function[0] = error_destroy, api.function[12] = name, api.function[14] = version, api.function[15] = devices;
   api.function[20] = compile, api.function[26] = kind, api.function[29] = description, api.function[40] = destroy;
+  api.function[5] = event_destroy, api.function[9] = on_ready, api.function[41] = program_name;
   api.function[49] = serialize, api.function[50] = destroy, api.function[51] = get_executable, api.function[56] = load, api.function[55] = execute;
   return &api;
 }

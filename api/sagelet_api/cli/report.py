@@ -76,7 +76,8 @@ def _details(found: CompilerReport) -> list[Table]:
     shapes = Table("batch shape", "batches")
     for one in total.batch_shapes[:MOST]:
         _add(shapes, " x ".join(map(str, one.shape)), str(one.count))
-    return [_places("value read", total.evaluations), _places("XLA tensors saved", total.saves), fallbacks, shapes]
+    waits = tuple(sorted(total.waits, key=lambda one: -one.seconds))
+    return [_places("waited for the device", waits), _places("XLA tensors saved", total.saves), fallbacks, shapes]
 
 
 def _add(table: Table, *cells: str) -> None:

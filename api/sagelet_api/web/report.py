@@ -18,7 +18,7 @@ def report_view(report: CompilerReport) -> TemplateValues:
         "summary": summary(report) if report.compiled else "",
         "figures": rows(total, compiled=report.compiled, by_inductor=by_inductor),
         "places": [
-            ("Values read", "Each read ends a graph and waits for the device.", _places(total.evaluations)),
+            ("Calls that waited for the device", "A value that is read also ends a graph.", _longest(total.waits)),
             ("XLA tensors saved", "torch.save of tensors on the device.", _places(total.saves)),
             ("CUDA devices asked for", "", _places(total.devices.cuda_requests)),
         ],
@@ -26,6 +26,10 @@ def report_view(report: CompilerReport) -> TemplateValues:
         "fallbacks": list(total.fallbacks.items())[:MOST],
         "shapes": [(" x ".join(map(str, one.shape)), one.count) for one in total.batch_shapes[:MOST]],
     }
+
+
+def _longest(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int, str]]:
+    return _places(tuple(sorted(places, key=lambda one: -one.seconds)))
 
 
 def _places(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int, str]]:

@@ -1,4 +1,4 @@
-"""The steps of a job's workers over time: waiting for input, compiling, executing, and the rest."""
+"""The steps of a job's workers over time: waiting for input, compiling, waiting for the device, and the rest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from sagelet_engine.telemetry.compiler.worker import Span, WorkerReport
 
 #: Workers that are drawn. More of them would show nothing new, because all take the same steps.
 MOST_LANES = 8
-WAIT, COMPILE, EXECUTE, REST = "wait", "compile", "execute", "rest"
+WAIT, COMPILE, HELD, EXECUTE, REST = "wait", "compile", "held", "execute", "rest"
 TITLES = {
     WAIT: "Waiting for input",
     COMPILE: "Compiling",
+    HELD: "Waiting for the device",
     EXECUTE: "Executing",
     REST: "Python and the rest",
 }
@@ -46,6 +47,8 @@ class StepsView:
     totals: tuple[tuple[str, str, float], ...]
     #: What the first worker's spans took: span, and the seconds of each kind.
     rows: tuple[tuple[Span, dict[str, float]], ...]
+    #: What the first worker's device did beside the script, in words. Empty if nobody knows.
+    device: str
 
 
 def steps_view(report: CompilerReport) -> StepsView | None:
@@ -57,7 +60,7 @@ def steps_view(report: CompilerReport) -> StepsView | None:
     offsets = [worker.started_ms / 1000 - first for worker in workers]
     whole = max(offset + _end(worker) for worker, offset in zip(workers, offsets, strict=True)) or 1.0
     lanes = [Lane(one, tuple(_pieces(one, offset, whole))) for one, offset in zip(workers, offsets, strict=True)]
-    rows = tuple((span, parts(span, compiled=workers[0].compiled)) for span in workers[0].timeline)
+    rows = tuple((span, parts(span, workers[0])) for span in workers[0].timeline)
     return StepsView(
         whole,
         workers[0].timeline[0].start_seconds,
@@ -65,20 +68,33 @@ def steps_view(report: CompilerReport) -> StepsView | None:
         max(0, len(lanes) - MOST_LANES),
         _totals(rows),
         rows,
+        _device(workers[0]),
     )
 
 
-def parts(span: Span, *, compiled: bool) -> dict[str, float]:
-    """Returns the seconds of a span by kind.
+def parts(span: Span, worker: WorkerReport) -> dict[str, float]:
+    """Returns the script's seconds of a span by kind. Their sum is the span's, and no part is larger than it.
 
-    Their sum is the span's. Programs run on the device beside the script, so the rest of the span limits their share. A
-    native worker does not report when it executes, so all but waiting is `rest`.
+    XLA's programs run on the device beside the script, which waits for some of them. Inductor's run within the script's
+    calls. A native worker does not report when it executes, so all but waiting is `rest`.
     """
-    wait = min(span.wait_seconds, span.seconds)
-    compiling = min(span.compile_seconds, span.seconds - wait)
-    executing = min(span.execute_seconds, span.seconds - wait - compiling)
-    found = {WAIT: wait, COMPILE: compiling, EXECUTE: executing, REST: span.seconds - wait - compiling - executing}
-    return found if compiled else {WAIT: found[WAIT], REST: span.seconds - wait}
+    amounts = {WAIT: span.wait_seconds}
+    if worker.compiled:
+        within = (EXECUTE, span.execute_seconds) if worker.compiler == "inductor" else (HELD, span.device_wait_seconds)
+        amounts |= {COMPILE: span.compile_seconds, within[0]: within[1]}
+    left, seconds = span.seconds, {}
+    for kind, amount in amounts.items():
+        seconds[kind] = min(amount, left)
+        left -= seconds[kind]
+    return {**seconds, REST: left}
+
+
+def _device(worker: WorkerReport) -> str:
+    busy = sum(span.execute_seconds for span in worker.timeline)
+    if not worker.device.busy_seconds or not busy:
+        return ""
+    seconds = sum(span.seconds for span in worker.timeline)
+    return f"Beside the script, the device was busy for {min(busy, seconds):.3g} s of these {seconds:.3g} s."
 
 
 def _begin(worker: WorkerReport) -> float:
@@ -95,7 +111,7 @@ def _pieces(worker: WorkerReport, offset: float, whole: float) -> list[Piece]:
     made = []
     for span in worker.timeline:
         at = offset + span.start_seconds
-        for kind, seconds in parts(span, compiled=worker.compiled).items():
+        for kind, seconds in parts(span, worker).items():
             made.append(_piece(kind, at, seconds, whole, f"{TITLES[kind]}, {numbers(span)}"))
             at += seconds
     return [piece for piece in made if piece.width > 0]

@@ -20,6 +20,7 @@ WORKER = {
     "compiled": True, "platform": "CPU", "steps": 40, "compiles": 3, "compile_seconds": 12.1,
     "compiling_steps": [0, 1, 57], "compiling_step_count": 3, "steady_step_seconds": 0.113,
     "evaluations": [{"call": "item", "file": "[bold]train.py", "line": 5, "function": "main", "count": 40}],
+    "waits": [{"call": "item", "file": "[bold]train.py", "line": 5, "function": "main", "count": 40, "seconds": 1.5}],
     "fallbacks": {"aten::_unique2": 10}, "batch_shapes": [{"shape": [8, 128], "count": 40}],
 }  # fmt: skip
 

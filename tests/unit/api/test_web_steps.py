@@ -2,12 +2,14 @@
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.steps import parts, steps_view
@@ -18,8 +20,8 @@ from support.api_world import ApiWorld
 from support.doctor_cases import native_worker, worker
 
 SPANS = (
-    Span(step=0, steps=1, start_seconds=2.0, seconds=6.0, wait_seconds=0.5, compile_seconds=5.0, execute_seconds=0.1),
-    Span(step=1, steps=10, start_seconds=8.0, seconds=2.0, wait_seconds=0.5, execute_seconds=9.0),
+    Span(step=0, steps=1, start_seconds=2.0, seconds=6.0, wait_seconds=0.5, compile_seconds=5.0, device_wait_seconds=0.1),
+    Span(step=1, steps=10, start_seconds=8.0, seconds=2.0, wait_seconds=0.5, device_wait_seconds=9.0),
 )
 
 
@@ -29,13 +31,20 @@ def test_no_timeline_without_steps() -> None:
 
 
 def test_the_parts_of_a_span_are_its_time() -> None:
-    first, second = (parts(span, compiled=True) for span in SPANS)
-    assert first == pytest.approx({"wait": 0.5, "compile": 5.0, "execute": 0.1, "rest": 0.4})
-    # The device worked beside the script: no bar is longer than the time.
-    assert second == {"wait": 0.5, "compile": 0.0, "execute": 1.5, "rest": 0.0}
-    assert parts(SPANS[1], compiled=False) == {"wait": 0.5, "rest": 1.5}
-    lying = Span(seconds=1.0, wait_seconds=50.0, compile_seconds=50.0, execute_seconds=50.0)
-    assert sum(parts(lying, compiled=True).values()) == 1.0
+    first, second = (parts(span, worker()) for span in SPANS)
+    assert first == pytest.approx({"wait": 0.5, "compile": 5.0, "held": 0.1, "rest": 0.4})
+    assert second == {"wait": 0.5, "compile": 0.0, "held": 1.5, "rest": 0.0}
+    assert parts(SPANS[1], native_worker()) == {"wait": 0.5, "rest": 1.5}
+    by_inductor = Span(seconds=1.0, wait_seconds=0.25, compile_seconds=0.25, execute_seconds=0.25)
+    assert parts(by_inductor, worker(compiler="inductor")) == dict.fromkeys(("wait", "compile", "execute", "rest"), 0.25)
+
+
+@given(st.builds(Span, **{one.name: st.floats(0, 1e6) for one in fields(Span) if one.type == "float"}), st.sampled_from(["", "inductor"]))
+def test_the_parts_of_any_span_add_up_to_it_and_none_is_larger(span: Span, compiler: str) -> None:
+    for one in (worker(compiler=compiler), native_worker()):
+        seconds = parts(span, one)
+        assert sum(seconds.values()) == pytest.approx(span.seconds)
+        assert all(0 <= part <= span.seconds for part in seconds.values())
 
 
 def test_widths_are_times_and_workers_begin_when_they_began() -> None:
@@ -49,10 +58,10 @@ def test_widths_are_times_and_workers_begin_when_they_began() -> None:
         widths = {piece.words: piece.width for piece in lane.pieces}
         assert lane.pieces[0].left == pytest.approx(start / 10 * 100, abs=0.01)
         assert widths["Compiling, step 0: 5 s"] == pytest.approx(50, abs=0.01)
-        assert widths["Executing, steps 1 to 10: 1.5 s"] == pytest.approx(15, abs=0.01)
+        assert widths["Waiting for the device, steps 1 to 10: 1.5 s"] == pytest.approx(15, abs=0.01)
         assert sum(piece.width for piece in lane.pieces) == pytest.approx(80, abs=0.02)
     assert [(kind, pytest.approx(seconds)) for kind, _, seconds in view.totals] == [
-        ("wait", 1.0), ("compile", 5.0), ("execute", 1.6), ("rest", 0.4),
+        ("wait", 1.0), ("compile", 5.0), ("held", 1.6), ("rest", 0.4),
     ]  # fmt: skip
 
 
@@ -86,8 +95,8 @@ def test_the_page_of_a_job_that_runs_shows_its_steps(tmp_path: Path, bridge: Mot
         assert "Steps over time" in text
         widths = re.findall(r'<rect class="(\w+)" x="[\d.]+%" width="([\d.]+)%"', text)
         assert widths == [
-            ("wait", "6.25"), ("compile", "62.5"), ("execute", "1.25"), ("rest", "5.0"),
-            ("wait", "6.25"), ("execute", "18.75"),
+            ("wait", "6.25"), ("compile", "62.5"), ("held", "1.25"), ("rest", "5.0"),
+            ("wait", "6.25"), ("held", "18.75"),
         ]  # fmt: skip
         words = words_of(world.page("/_sagelet/ui/jobs/train/report?part=report"))
         assert "First step, 2.0 s after the start of Python" in words

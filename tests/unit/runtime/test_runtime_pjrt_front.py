@@ -233,3 +233,41 @@ def test_a_worker_reports_what_the_cache_did(
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     off = {"enabled": False, "reason": compile_cache.CPU_REASON, "hits": 0, "misses": 0}
     assert (compile_cache.figures(), compile_cache.client()) == (off, "")
+
+
+def executions(machine: Machine, scenario: str, **variables: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "support.pjrt_executions", str(machine._front), scenario]
+    environ = {"SAGELET_PJRT_PLUGIN": str(machine._plugin), "PYTHONPATH": f"{SUPPORT.parent}", **variables}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_program_is_done_when_the_device_says_so_and_not_when_its_call_returns(machine: Machine) -> None:
+    seen = executions(machine, "main")
+    assert seen["before"] == [2, None, None]
+    assert seen["half"] is None  # It runs on two devices, and has ended on one.
+    assert all(late >= 0 for late in seen["late"])
+    programs = {one["name"]: one["count"] for one in seen["document"]["programs"]}
+    assert programs == {"compiled step": 2, "compiled rest": 1}
+    # torch_xla destroys its own events; the front destroyed the one that nobody had asked for.
+    assert seen["events"] == [2, 3]
+    assert seen["document"]["deepest_queue"] == 2
+
+
+def test_busy_and_idle_time_of_the_device_do_not_overlap(machine: Machine) -> None:
+    seen = executions(machine, "main")
+    # Each of the four ends comes 10 ms after what was before it. The two queued programs overlap, and count once.
+    assert 0.04 <= seen["busy"] <= seen["wall"] - 0.02
+    assert seen["document"]["idle_seconds"] >= 0.02
+    assert seen["refused"] == 1
+
+
+def test_an_execution_that_the_plugin_refuses_is_not_waited_for(machine: Machine) -> None:
+    assert executions(machine, "failing", FAKE_PLUGIN="execute") == {"ran": False, "dispatched": 1, "done": True}
+
+
+def test_ends_of_long_ago_are_forgotten(machine: Machine) -> None:
+    seen = executions(machine, "flooding")
+    assert (seen["old"], seen["new"]) == (0.0, True)
+    assert [one["count"] for one in seen["count"]] == [5000]

@@ -17,7 +17,7 @@ def check(case: Case) -> Iterator[Seen]:
     """Checks the worker that waits longest, because it holds all others up."""
     workers = [worker for worker in case.report.workers if worker.compiled]
     worker = max(workers, key=lambda one: one.steady_input_wait_seconds, default=None)
-    if worker is None or worker.step_seconds.count < ENOUGH_STEPS.value or not worker.steady_step_seconds:
+    if worker is None or worker.steps < ENOUGH_STEPS.value or not worker.steady_step_seconds:
         return
     wait, step = worker.steady_input_wait_seconds, worker.steady_step_seconds
     if wait < max(WAIT.value, SHARE.value * step) or wait * worker.steps < TOTAL.value:

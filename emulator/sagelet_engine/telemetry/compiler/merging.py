@@ -16,11 +16,13 @@ from sagelet_engine.telemetry.compiler.worker import (
     Cache,
     CallSite,
     Collectives,
+    Device,
     Devices,
     Figures,
     Graph,
     Memory,
     Optimizer,
+    Program,
     StepSeconds,
     Transfer,
     Transfers,
@@ -120,6 +122,17 @@ def _optimizers(values: list[tuple[Optimizer, ...]]) -> tuple[Optimizer, ...]:
     return _distinct(optimizer for optimizers in values for optimizer in optimizers)
 
 
+def _device(values: list[Device]) -> Device:
+    """Returns the device of the slowest worker. The programs of all are added up by name."""
+    programs: dict[str, Program] = {}
+    for one in (program for device in values for program in device.programs):
+        known = programs.get(one.name, Program(one.name))
+        programs[one.name] = replace(known, count=known.count + one.count, seconds=known.seconds + one.seconds)
+    busiest = max(values, key=lambda one: one.busy_seconds)
+    longest = sorted(programs.values(), key=lambda one: -one.seconds)[:MOST]
+    return replace(busiest, lost=sum(one.lost for one in values), programs=tuple(longest))
+
+
 def _distinct(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))[:MOST]
 
@@ -154,7 +167,9 @@ _MERGERS: dict[str, Callable[[list[Any]], Any]] = {
     "graph": _graph,
     "evaluations": _places,
     "saves": _places,
+    "waits": _places,
     "optimizers": _optimizers,
+    "device": _device,
     "devices": _devices,
     "collectives": _collectives,
 }

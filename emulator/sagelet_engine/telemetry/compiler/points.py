@@ -26,7 +26,7 @@ FIGURES: Mapping[str, Figure] = {
     "steps": Figure("Steps so far"),
     "samples_per_second": Figure("Throughput of steady steps", "samples/s"),
     "first_step_seconds": Figure("First step", "s"),
-    "steady_step_seconds": Figure("Steady step, median", "s"),
+    "steady_step_seconds": Figure("Steady step", "s"),
     "compiles": Figure("Compilations so far"),
     "compile_seconds": Figure("Compiling so far", "s"),
     "compiling_steps": Figure("Steps that compiled so far"),

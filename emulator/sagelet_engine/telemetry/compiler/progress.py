@@ -12,7 +12,7 @@ class Progress:
     workers: int = 0
     #: Number of steps that the slowest worker has ended.
     steps: int = 0
-    #: Median of the steps that compiled nothing, or 0 if not known.
+    #: Time of a step that compiled nothing, or 0 if not known.
     steady_step_seconds: float = 0.0
     #: The step, from 1, that a worker compiles now, or 0 if none does. Of several, the one that has compiled longest.
     compiling_step: int = 0

@@ -1,10 +1,12 @@
 """The figures of a compile report as rows of a name and a text, for every page and command that shows them."""
 
 from sagelet_engine.telemetry.compiler.text import duration, figure, known, size
-from sagelet_engine.telemetry.compiler.worker import Figures
+from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds
 
 #: The most compiling steps that are named by number.
 MOST = 10
+#: What says that the device is done, for people (`StepSeconds.clock`).
+_CLOCKS = {"device": "by the device's clock", "waits": "between waits of the script"}
 
 Rows = list[tuple[str, str]]
 
@@ -15,21 +17,30 @@ def rows(total: Figures, *, compiled: bool, by_inductor: bool = False) -> Rows:
 
 
 def _steps(total: Figures) -> Rows:
-    steady, slow = (known(one) for one in (total.steady_step_seconds, total.step_seconds.p95))
+    steady, spread = known(total.steady_step_seconds), total.step_seconds
     return [
         ("Steps", f"{total.steps:,}"),
         ("First step", known(total.first_step_seconds)),
-        ("Steady step", f"{steady} (95 %: {slow})" if total.steady_step_seconds else steady),
+        ("Steady step", f"{steady}{_spread(spread)}" if total.steady_step_seconds else steady),
         ("Samples per second", figure(total.samples_per_second) if total.samples_per_second else "not known"),
         ("Waited for input", duration(total.input_wait_seconds)),
         (f"Peak memory ({total.memory.kind or '-'})", size(total.memory.peak_bytes)),
     ]
 
 
+def _spread(spread: StepSeconds) -> str:
+    """Returns the range of nine intervals of ten, and how it is known that the device was done with a step."""
+    if spread.count < 2:
+        return f" ({_CLOCKS[spread.clock]})" if spread.clock in _CLOCKS else ""
+    clock = f", {_CLOCKS[spread.clock]}" if spread.clock in _CLOCKS else ""
+    return f" ({duration(spread.p5)} to {duration(spread.p95)} in nine of ten intervals{clock})"
+
+
 def _compiler(total: Figures) -> Rows:
     moved = total.transfers
     return [
         *_programs(total),
+        *_device(total),
         *_tracing(total),
         ("Graph breaks", f"{total.graph.breaks:,} ({total.graph.breaks_per_step:.3g} a step)"),
         ("To the device", f"{moved.to_device.count:,} transfers, {size(moved.to_device.bytes)}"),
@@ -60,8 +71,26 @@ def _programs(total: Figures) -> Rows:
         ("Compilations", f"{total.compiles:,} in {duration(total.compile_seconds)}"),
         ("Steps that compiled", f"{total.compiling_step_count:,}: {steps}" if steps else "none"),
         ("Compile cache", f"{cache.hits} hits, {cache.misses} misses" if cache.enabled else f"off: {cache.reason}"),
-        ("Executions", f"{total.executions:,} in {duration(total.execute_seconds)}"),
+        ("Executions", _executions(total)),
     ]
+
+
+def _executions(total: Figures) -> str:
+    """Leaves out the time where nobody knows it: torch_xla's own client does not say when a program ends."""
+    return f"{total.executions:,}" + (f" in {duration(total.execute_seconds)}" if total.execute_seconds else "")
+
+
+def _device(total: Figures) -> Rows:
+    """Returns rows of an XLA device."""
+    device = total.device
+    rows = [
+        ("Dispatch of a step", f"{known(total.dispatch_seconds)} (the script's clock, which does not wait)"),
+        ("Waited for the device", duration(total.device_wait_seconds)),
+    ]
+    if device.busy_seconds:
+        between = f"{duration(device.busy_seconds)}, idle between programs {duration(device.idle_seconds)}"
+        rows.append(("Device busy", f"{between}, at most {device.deepest_queue:,} programs due at once"))
+    return rows
 
 
 def _with_reason(count: int, reasons: dict[str, int]) -> str:

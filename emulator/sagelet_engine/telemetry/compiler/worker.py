@@ -22,11 +22,16 @@ class Cache:
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """Steps that compiled nothing, of the last 2,048."""
+    """The last 2,048 intervals between two moments at which the device was done: seconds a step."""
 
+    p5: float = 0.0
     p50: float = 0.0
     p95: float = 0.0
+    #: Intervals, and the steps in them.
     count: int = 0
+    steps: int = 0
+    #: What tells that the device is done: `device` itself, the script's `waits` for it, or `script`: calls return then.
+    clock: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,32 @@ class Span:
     compile_seconds: float = 0.0
     #: Of programs on the device, which run beside the script: may be more than is left of `seconds`.
     execute_seconds: float = 0.0
+    #: In calls that returned only once the device was done: reading a value, saving, a full queue.
+    device_wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program and its executions on the device."""
+
+    name: str = ""
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a PJRT plugin's device did. Empty for torch_xla's own client, which does not say when programs end."""
+
+    #: In which at least one program ran or was due, and in which none was between two programs.
+    busy_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    #: The most programs that were due at once.
+    deepest_queue: int = 0
+    #: The number of executions whose ends could not be seen.
+    lost: int = 0
+    #: The programs that took longest come first.
+    programs: tuple[Program, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,15 +188,23 @@ class Figures:
     compiling_step_count: int = 0
     cache: Cache = Cache()
     executions: int = 0
+    #: In which the device worked, overlaps counted once. 0 if nobody knows.
     execute_seconds: float = 0.0
+    device: Device = Device()
     tracing_seconds: float = 0.0
     #: From the start of the worker's Python to the end of its first step.
     time_to_first_step_seconds: float = 0.0
     first_step_seconds: float = 0.0
-    #: Median of the steps that compiled nothing.
+    #: Seconds between two moments at which the device was done, divided by the steps between them. Intervals in which
+    #: something was compiled, evaluated or saved are left out.
     steady_step_seconds: float = 0.0
+    #: Median time from one step's end to the next by the script's clock, which does not wait for the device.
+    dispatch_seconds: float = 0.0
     step_seconds: StepSeconds = StepSeconds()
     input_wait_seconds: float = 0.0
+    #: In calls that returned only once the device was done, without compiling; and which calls these were.
+    device_wait_seconds: float = 0.0
+    waits: tuple[CallSite, ...] = ()
     #: Mean over the steps of `step_seconds`.
     steady_input_wait_seconds: float = 0.0
     samples: int = 0

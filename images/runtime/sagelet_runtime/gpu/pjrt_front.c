@@ -1,4 +1,5 @@
-/* A PJRT plugin in front of another one. It forwards everything and changes three things:
+/* A PJRT plugin in front of another one. It forwards everything, sees when each program has really ended (see
+ * "executions" below), and changes three things:
  *
  * - the size of argument structs: torch_xla 2.9.0 knows API 0.75, and a newer plugin refuses its shorter structs ("Unexpected
  *   PJRT_ExecuteOptions size: expected 112, got 80"). Every call gets a copy that is padded with zeros, which mean "not given",
@@ -28,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct { size_t struct_size; void *extension; int major, minor; } Version;
@@ -46,13 +48,17 @@ typedef struct {
   void *serialized; void (*deleter)(void *);
 } SerializeArgs;
 typedef struct { size_t struct_size; void *extension; void *client; const char *bytes; size_t size; void *loaded; } LoadArgs;
-typedef struct { size_t struct_size; void *extension; void *executable; void *options; } ExecuteArgs;
+typedef struct {
+  size_t struct_size; void *extension; void *executable, *options; void *arguments; size_t devices, count; void *outputs;
+  void **complete; void *device;
+} ExecuteArgs;
+typedef struct { size_t struct_size; void *extension; void *event; void (*ready)(void *error, void *of); void *of; } ReadyArgs;
 typedef struct { size_t struct_size; void *extension; void *object; } DestroyArgs;
 
 enum {
-  ERROR_DESTROY = 0, CLIENT_CREATE = 10, PLATFORM_NAME = 12, PLATFORM_VERSION = 14, CLIENT_DEVICES = 15,
+  ERROR_DESTROY = 0, EVENT_DESTROY = 5, EVENT_ON_READY = 9, CLIENT_CREATE = 10, PLATFORM_NAME = 12, PLATFORM_VERSION = 14, CLIENT_DEVICES = 15,
   CLIENT_COMPILE = 20, DESCRIPTION_KIND = 26, DEVICE_DESCRIPTION = 29, EXECUTABLE_DESTROY = 40,
-  EXECUTABLE_SERIALIZE = 49, LOADED_DESTROY = 50, GET_EXECUTABLE = 51, LOADED_EXECUTE = 55,
+  EXECUTABLE_NAME = 41, EXECUTABLE_SERIALIZE = 49, LOADED_DESTROY = 50, GET_EXECUTABLE = 51, LOADED_EXECUTE = 55,
   DESERIALIZE_AND_LOAD = 56, LAST = 57
 };
 /* What torch_xla 2.9.0 knows: the minor version and its functions. */
@@ -363,9 +369,169 @@ static void *platform_name(TextArgs *args) {
   return error;
 }
 
+/* --- executions --------------------------------------------------------------------------------------------------
+ *
+ * A device runs programs beside the script, so only PJRT's events say when a program has ended. Executions are numbered
+ * from 0 as they are dispatched. Execution n is done when all up to n have ended. Times are of CLOCK_MONOTONIC, in ns.
+ */
+
+/* Executions whose ends are kept, devices of an execution that are watched, and programs that are told apart, at most. */
+enum { KEPT = 4096, MOST_DEVICES = 64, MOST_PROGRAMS = 64 };
+
+/* Read by sagelet_runtime through ctypes. `lost`: executions that could not be watched. */
+typedef struct { int64_t dispatched, done, busy_ns, idle_ns, deepest, lost; } Device;
+typedef struct { char name[64]; int64_t count, busy_ns; } ProgramTime;
+typedef struct { int64_t dispatched_ns, ended_ns; int32_t left, program; } Execution;
+typedef struct { int64_t number; void *event; } Watched;
+
+static pthread_mutex_t device_guard = PTHREAD_MUTEX_INITIALIZER;
+static Device device;
+static Execution executions[KEPT];
+static ProgramTime programs[MOST_PROGRAMS]; /* the last one has what the others leave */
+static void *program_of[MOST_PROGRAMS];
+static int programs_seen;
+/* When the device last had nothing to do, or began to have: it has while `open_` executions have not ended. */
+static int64_t open_, turned_ns, done_ns;
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Called with the lock. */
+static void advance(void) {
+  while (device.done < device.dispatched) {
+    Execution *next = &executions[device.done % KEPT];
+    if (next->left) return;
+    int64_t began = next->dispatched_ns > done_ns ? next->dispatched_ns : done_ns;
+    if (next->ended_ns < done_ns) next->ended_ns = done_ns;
+    done_ns = next->ended_ns;
+    programs[next->program].count++;
+    if (done_ns > began) programs[next->program].busy_ns += done_ns - began;
+    device.done++;
+  }
+}
+
+/* Called with the lock, when a program has ended on one of its devices. */
+static void end_one(int64_t number, int64_t now) {
+  Execution *ended = &executions[number % KEPT];
+  if (--ended->left) return;
+  ended->ended_ns = now;
+  if (!--open_) device.busy_ns += now - turned_ns, turned_ns = now;
+  advance();
+}
+
+static void ended(void *error, void *of) {
+  int64_t now = now_ns();
+  Watched *watched = of;
+  failed(error); /* torch_xla reads the error from its own event */
+  pthread_mutex_lock(&device_guard);
+  end_one(watched->number, now);
+  pthread_mutex_unlock(&device_guard);
+  if (watched->event) destroy(EVENT_DESTROY, watched->event);
+  free(watched);
+}
+
+static void name_program(void *executable, char *name, size_t size) {
+  ObjectArgs inner = {sizeof inner, NULL, executable, NULL};
+  if (failed(forward(GET_EXECUTABLE, &inner))) return;
+  TextArgs text = {sizeof text, NULL, inner.to, NULL, 0};
+  if (!failed(forward(EXECUTABLE_NAME, &text))) snprintf(name, size, "%.*s", (int)text.size, text.text);
+  destroy(EXECUTABLE_DESTROY, inner.to);
+}
+
+/* Called with the lock. The lookup begins with the newest program: a step runs the same few. */
+static int program_number(void *executable) {
+  for (int i = programs_seen - 1; i >= 0; i--)
+    if (program_of[i] == executable) return i;
+  if (programs_seen == MOST_PROGRAMS - 1) return MOST_PROGRAMS - 1;
+  program_of[programs_seen] = executable;
+  name_program(executable, programs[programs_seen].name, sizeof programs[0].name);
+  return programs_seen++;
+}
+
+/* Returns the number of a new execution that is dispatched now, or -1 if it cannot be watched. */
+static int64_t dispatched(void *executable, int32_t devices) {
+  pthread_mutex_lock(&device_guard);
+  int64_t number = device.dispatched, now = now_ns();
+  if (number - device.done >= KEPT || devices < 1 || devices > MOST_DEVICES) {
+    device.lost++;
+    number = -1;
+  } else {
+    executions[number % KEPT] = (Execution){now, 0, devices, program_number(executable)};
+    if (!open_++) {
+      if (turned_ns) device.idle_ns += now - turned_ns;
+      turned_ns = now;
+    }
+    if (open_ > device.deepest) device.deepest = open_;
+    device.dispatched++;
+  }
+  pthread_mutex_unlock(&device_guard);
+  return number;
+}
+
+/* Has `ended` called when the event is ready. It destroys the event if it is sagelet's own. */
+static void watch(int64_t number, void *event, int own) {
+  Watched *watched = malloc(sizeof *watched);
+  *watched = (Watched){number, own ? event : NULL};
+  ReadyArgs args = {sizeof args, NULL, event, ended, watched};
+  if (failed(forward(EVENT_ON_READY, &args))) ended(NULL, watched);
+}
+
+static void *execute(ExecuteArgs *args) {
+  if (args->struct_size < offsetof(ExecuteArgs, device) || !real[EVENT_ON_READY]) return forward(LOADED_EXECUTE, args);
+  void *own[MOST_DEVICES] = {NULL};
+  int32_t devices = args->devices > MOST_DEVICES ? -1 : (int32_t)args->devices;
+  int64_t number = dispatched(args->executable, devices);
+  int asked = args->complete != NULL;
+  if (number >= 0 && !asked) args->complete = own;
+  void *error = forward(LOADED_EXECUTE, args);
+  for (int i = 0; number >= 0 && i < devices; i++) {
+    if (!error && args->complete[i]) watch(number, args->complete[i], !asked);
+    else ended(NULL, memcpy(malloc(sizeof(Watched)), &(Watched){number, NULL}, sizeof(Watched)));
+  }
+  if (!asked) args->complete = NULL;
+  return error;
+}
+
+/* Another program may get the address. */
+static void *loaded_destroy(DestroyArgs *args) {
+  pthread_mutex_lock(&device_guard);
+  for (int i = 0; i < programs_seen; i++)
+    if (program_of[i] == args->object) program_of[i] = NULL;
+  pthread_mutex_unlock(&device_guard);
+  return forward(LOADED_DESTROY, args);
+}
+
 /* --- what others see ---------------------------------------------------------------------------------------------- */
 
 const Status *sagelet_pjrt_front_status(void) { return &status; }
+
+/* A busy or an idle time that still goes on is counted until now. */
+void sagelet_pjrt_front_device(Device *to) {
+  pthread_mutex_lock(&device_guard);
+  *to = device;
+  if (turned_ns) *(open_ ? &to->busy_ns : &to->idle_ns) += now_ns() - turned_ns;
+  pthread_mutex_unlock(&device_guard);
+}
+
+/* Returns when execution `number` was done, 0 if it is not yet, and -1 if that is forgotten. */
+int64_t sagelet_pjrt_front_done(int64_t number) {
+  pthread_mutex_lock(&device_guard);
+  int64_t at = number >= device.done ? 0 : number < device.dispatched - KEPT ? -1 : executions[number % KEPT].ended_ns;
+  pthread_mutex_unlock(&device_guard);
+  return at;
+}
+
+/* Copies the programs that have run, and returns how many there are. */
+int sagelet_pjrt_front_programs(ProgramTime *to) {
+  pthread_mutex_lock(&device_guard);
+  int count = programs[MOST_PROGRAMS - 1].count ? MOST_PROGRAMS : programs_seen;
+  memcpy(to, programs, count * sizeof *to);
+  pthread_mutex_unlock(&device_guard);
+  return count;
+}
 
 static void open_cache(void) {
   directory = getenv("SAGELET_COMPILE_CACHE");
@@ -419,6 +585,8 @@ const void *GetPjrtApi(void) {
       platform = getenv("SAGELET_PJRT_NAME");
       if (platform && *platform) copy->function[PLATFORM_NAME] = (void *)platform_name;
       copy->function[CLIENT_COMPILE] = (void *)compile;
+      copy->function[LOADED_EXECUTE] = (void *)execute;
+      copy->function[LOADED_DESTROY] = (void *)loaded_destroy;
       open_cache();
       wrapped = copy;
     }

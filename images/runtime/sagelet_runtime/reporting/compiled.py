@@ -11,6 +11,7 @@ from sagelet_runtime.base import import_hook
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping
 from sagelet_runtime.reporting.counters import Counters
+from sagelet_runtime.reporting.device_clock import ExecutionClock, WaitClock
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import DIRECTORY, Periodic, Writer
@@ -23,9 +24,13 @@ def install(torch_xla: Any) -> None:
         return
     import torch
 
-    recorder = Recorder(import_hook.STARTED_MS, lambda: Periodic(writer, worker.look).start())
-    counters = Counters(torch_xla)
-    recorder.busy = counters.busy
+    counters, native = Counters(torch_xla), torch_xla._XLAC
+    recorder = Recorder(
+        import_hook.STARTED_MS,
+        lambda: Periodic(writer, worker.look).start(),
+        lambda: ExecutionClock(counters.executions) if counters.executions else WaitClock(lambda: native._xla_wait_device_ops([])),
+    )
+    recorder.busy, recorder.compile_seconds = counters.busy, counters.compile_seconds
     worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)
     writer = Writer(Path(directory), recorder, worker.document)
     batches = Batches(recorder, torch.Tensor)
@@ -73,5 +78,5 @@ class CompiledWorker:
             **self._recorder.document(),
             **self._counters.document(breaks, steps.steps or steps.optimizer_steps),
             "memory": memory.of_xla_device(platform),
-            "collectives": self._recorder.exchanges.document(steps.exchange_share()),
+            "collectives": self._recorder.exchanges.document(steps.intervals.exchange_share()),
         }

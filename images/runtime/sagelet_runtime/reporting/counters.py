@@ -5,7 +5,7 @@ from typing import Any
 
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.dynamo import xla
-from sagelet_runtime.gpu import compile_cache
+from sagelet_runtime.gpu import compile_cache, executions
 from sagelet_runtime.reporting.untraced import untraced
 
 
@@ -22,6 +22,12 @@ class Counters:
         self._idle = 0
         self._carried: dict[str, int] = {}
         self._carried_timed: dict[str, tuple[int, float]] = {}
+        #: Executions on the device, or None for torch_xla's own client, which tells nobody when they end.
+        self.executions = executions.of_process()
+        #: The number of programs compiled when the seconds of compiling were read last, and these seconds.
+        self._compile_seconds = (0, 0.0)
+        #: Seconds in which the queue of the device was full, when they were read last.
+        self._held = 0.0
 
     def install(self) -> None:
         self._native._clear_xla_counters = self._cleared_counters(self._native._clear_xla_counters)
@@ -42,20 +48,34 @@ class Counters:
         self._idle = min(self._idle, under_way)
         return under_way > self._idle
 
+    def compile_seconds(self) -> float:
+        """Returns the seconds of compiling so far. Costs next to nothing if no program was compiled since."""
+        count = self.compiled()
+        if count != self._compile_seconds[0]:
+            self._compile_seconds = (count, self._timed("CompileTime")[1])
+        return self._compile_seconds[1]
+
+    def held_seconds(self) -> float:
+        """Returns the seconds, since the last call, in which torch_xla waited for the device to take a program."""
+        before, self._held = self._held, self._timed("DeviceLockWait")[1]
+        return max(0.0, self._held - before)
+
     def busy(self) -> tuple[float, float]:
-        """Returns the seconds of compiling and of executing so far."""
-        return self._timed("CompileTime")[1], self._timed("ExecuteTime")[1] + self._timed("ExecuteReplicatedTime")[1]
+        """Returns the seconds of compiling and of executing so far. The latter are 0 if they are not known."""
+        return self._timed("CompileTime")[1], self.executions.busy_seconds() if self.executions else 0.0
 
     def document(self, breaks: int, steps: int) -> JsonObject:
         """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
         compiles, compile_seconds = self._timed("CompileTime")
-        runs = [self._timed(name) for name in ("ExecuteTime", "ExecuteReplicatedTime")]
+        runs = sum(self._timed(name)[0] for name in ("ExecuteTime", "ExecuteReplicatedTime"))
         return {
             "compiles": compiles,
             "compile_seconds": compile_seconds,
             "cache": compile_cache.figures(),
-            "executions": sum(run[0] for run in runs),
-            "execute_seconds": sum(run[1] for run in runs),
+            "executions": runs,
+            # torch_xla's own ExecuteTime begins when a program is queued, so times of programs overlap.
+            "execute_seconds": round(self.busy()[1], 6),
+            "device": self.executions.document() if self.executions else {},
             "tracing_seconds": self._timed("LazyTracing")[1],
             "transfers": {
                 "to_device": self._transfer("TransferToDeviceTime", "OutboundData"),

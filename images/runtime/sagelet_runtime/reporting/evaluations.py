@@ -2,7 +2,6 @@
 
 import functools
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -39,12 +38,14 @@ def _evaluated(
     original: Callable[..., Any], name: str, local: Reading, recorder: Recorder, tensor: Any, args: Any, kwargs: Any
 ) -> Any:
     local.inside = True
-    begin = time.perf_counter()
+    began = recorder.waits.begin()
     try:
         return original(tensor, *args, **kwargs)
     finally:
         local.inside = False
-        recorder.evaluations.add(name, sys._getframe(2), time.perf_counter() - begin)
+        frame, seconds = sys._getframe(2), recorder.waits.spent(began)
+        recorder.evaluations.add(name, frame, seconds)
+        recorder.waits.add(name, frame, seconds, to_the_end=True)
 
 
 def _moving(

@@ -1,5 +1,6 @@
 """Notes where the script, or a library that it uses, ends a graph."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -7,21 +8,26 @@ from sagelet_runtime.dynamo import xla
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
+from sagelet_runtime.reporting.waits import LEAST
 
 #: Functions that run what is pending: `_xla_step_marker` at the end of a step, the others in between.
 _SYNCS = ("_xla_sync_live_tensors", "_xla_sync_multi")
+_STEP, _WAIT = "_xla_step_marker", "_xla_wait_device_ops"
+#: What people call these functions.
+_CALLS = {_STEP: "sync", _WAIT: "wait_device_ops"}
 
 
 def install(torch_xla: Any, counters: Counters, recorder: Recorder) -> None:
     native = torch_xla._XLAC
     native._xla_step_marker = _marker(native._xla_step_marker, counters, recorder)
+    native._xla_wait_device_ops = _waiting(native._xla_wait_device_ops, recorder)
     for name in _SYNCS:
-        setattr(native, name, _counted(getattr(native, name), counters, recorder))
+        setattr(native, name, _counted(getattr(native, name), "sync", counters, recorder))
     _opened(native, recorder)
 
 
 def _marker(original: Callable[..., Any], counters: Counters, recorder: Recorder) -> Callable[..., Any]:
-    counted = _counted(original, counters, recorder)
+    counted = _counted(original, _CALLS[_STEP], counters, recorder)
 
     @untraced
     def step_marker(*args: Any, **kwargs: Any) -> Any:
@@ -33,15 +39,32 @@ def _marker(original: Callable[..., Any], counters: Counters, recorder: Recorder
     return step_marker
 
 
-def _counted(original: Callable[..., Any], counters: Counters, recorder: Recorder) -> Callable[..., Any]:
+def _counted(original: Callable[..., Any], call: str, counters: Counters, recorder: Recorder) -> Callable[..., Any]:
     @untraced
     def sync(*args: Any, **kwargs: Any) -> Any:
         recorder.steps.broken(counters.dispatched())
+        began = recorder.waits.begin()
         ended = original(*args, **kwargs)
         recorder.steps.graphs = counters.dispatched()
+        to_the_end, seconds = bool(kwargs.get("wait")), recorder.waits.spent(began)
+        if to_the_end or seconds >= LEAST:
+            # torch_xla holds a step back while the queue of the device is full; the rest of the call is tracing.
+            held = seconds if to_the_end else min(seconds, counters.held_seconds())
+            recorder.waits.add(call, sys._getframe(1), held, to_the_end=to_the_end)
         return ended
 
     return sync
+
+
+def _waiting(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    @untraced
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        began = recorder.waits.begin()
+        ended = original(*args, **kwargs)
+        recorder.waits.add(_CALLS[_WAIT], sys._getframe(1), recorder.waits.spent(began), to_the_end=True)
+        return ended
+
+    return wait
 
 
 def _opened(native: Any, recorder: Recorder) -> None:

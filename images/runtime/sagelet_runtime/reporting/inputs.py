@@ -61,6 +61,8 @@ class Batches:
 
     def _hand_out(self, batch: Any) -> None:
         try:
+            if self._pending is not None:
+                self._recorder.steps.interruptions += 1
             self._recorder.steps.about_to_begin()
             found = _first(batch, self._tensor)
             self._pending = None if found is None else tuple(found.shape)

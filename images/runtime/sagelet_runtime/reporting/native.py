@@ -15,7 +15,8 @@ from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.dynamo import modules
 from sagelet_runtime.dynamo.compilations import CALLBACKS
 from sagelet_runtime.inductor.counters import OUTPUT, Counters
-from sagelet_runtime.reporting import inputs, memory, stepping
+from sagelet_runtime.reporting import inputs, memory, saves, stepping
+from sagelet_runtime.reporting.device_clock import TorchClock
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
@@ -27,7 +28,7 @@ def install(torch: Any) -> None:
     directory = os.environ.get(DIRECTORY)
     if not directory:
         return
-    recorder = Recorder(import_hook.STARTED_MS)
+    recorder = Recorder(import_hook.STARTED_MS, clock=lambda: TorchClock(torch))
     batches = Batches(recorder, torch.Tensor)
     counters = _counters(recorder)
 
@@ -58,6 +59,7 @@ def install(torch: Any) -> None:
     if counters is not None:
         modules.observe(called)
     inputs.install(torch, batches)
+    saves.install(torch, recorder)
     stepping.install(recorder, after)
     writer.install()
 
@@ -67,7 +69,7 @@ def _counters(recorder: Recorder) -> Counters | None:
     if INDUCTOR not in os.environ:
         return None
     counters = Counters()
-    recorder.busy = counters.busy
+    recorder.busy, recorder.compile_seconds = counters.busy, lambda: counters.seconds
     import_hook.after(CALLBACKS, counters.install_callbacks)
     import_hook.after(OUTPUT, counters.install_graphs)
     return counters

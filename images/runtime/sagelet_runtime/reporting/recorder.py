@@ -11,9 +11,11 @@ from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.crowding import cpu_times
+from sagelet_runtime.reporting.device_clock import DeviceClock, ScriptClock
 from sagelet_runtime.reporting.places import Places
 from sagelet_runtime.reporting.steps import Steps
 from sagelet_runtime.reporting.timeline import Busy, Timeline
+from sagelet_runtime.reporting.waits import DeviceWaits
 
 #: Different shapes of batches kept, at most.
 MOST_SHAPES = 256
@@ -27,12 +29,20 @@ class Reading(threading.local):
 class Recorder:
     """Counts. Another thread may call `document` meanwhile."""
 
-    def __init__(self, started_ms: int, in_use: Callable[[], None] | None = None) -> None:
-        """`in_use` is called once in a process that trains, or that opens a device to train."""
+    def __init__(
+        self,
+        started_ms: int,
+        in_use: Callable[[], None] | None = None,
+        clock: Callable[[], DeviceClock] = ScriptClock,
+    ) -> None:
+        """`in_use` is called once in a process that trains, or that opens a device to train. `clock` makes its clock."""
         self.started_ms = started_ms
         self._in_use = in_use
+        self._clock = clock
         #: Seconds of compiling and of executing so far, in a worker that compiles.
         self.busy: Busy = lambda: (0.0, 0.0)
+        #: Seconds of compiling so far, cheap enough for each step.
+        self.compile_seconds: Callable[[], float] = lambda: 0.0
         self.reading = Reading()
         self._begin()
 
@@ -42,7 +52,9 @@ class Recorder:
         self.inherited = False
         self._used = False
         self.exchanges = Exchanges()
-        self.steps = Steps(self.exchanges.seconds, Timeline(lambda: self.busy()))
+        timeline = Timeline(lambda: self.busy(), lambda: self.waits.seconds)
+        self.steps = Steps(self.exchanges.seconds, timeline, self._clock(), lambda: self.compile_seconds())
+        self.waits = DeviceWaits(self.steps.intervals, lambda: self.compile_seconds())
         self.evaluations = Places()
         self.saves = Places()
         self.cuda_requests = Places()
@@ -84,6 +96,8 @@ class Recorder:
             "time_to_first_step_seconds": (first_ms - self.started_ms) / 1000 if first_ms else 0.0,
             "batch_shapes": [{"shape": list(shape), "count": count} for shape, count in shapes],
             "evaluations": self.evaluations.listed(),
+            "device_wait_seconds": round(self.waits.seconds, 6),
+            "waits": self.waits.places.listed(),
             "saves": self.saves.listed(),
             "optimizers": list(self.optimizers),
             "devices": {

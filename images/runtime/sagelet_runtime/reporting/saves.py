@@ -1,14 +1,14 @@
-"""Notes checkpoints of XLA tensors, made by torch.save or xm.save.
+"""Notes checkpoints of XLA tensors, made by torch.save or xm.save, and that a file was saved at all.
 
 A file of torch.save with XLA tensors cannot be loaded without torch_xla.
 """
 
 import functools
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from sagelet_runtime.base import import_hook
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
 
@@ -24,19 +24,35 @@ def install(torch: Any, recorder: Recorder) -> None:
     @functools.wraps(original)
     def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
+        within_xm = caller.f_globals.get("__name__") == _XM
+        by_xm = within_xm and caller.f_code.co_name == "save"
         # xm.mesh_reduce also uses torch.save, to exchange values.
-        by_xm = caller.f_code.co_name == "save" and caller.f_globals.get("__name__") == _XM
+        recorder.steps.interruptions += by_xm or not within_xm
         if not by_xm and not _holds_xla(obj, torch.Tensor):
             return original(obj, *args, **kwargs)
         recorder.reading.inside = True
-        begin = time.perf_counter()
+        began = recorder.waits.begin()
         try:
             return original(obj, *args, **kwargs)
         finally:
             recorder.reading.inside = False
-            recorder.saves.add("xm.save" if by_xm else "torch.save", caller, time.perf_counter() - begin)
+            call, seconds = "xm.save" if by_xm else "torch.save", recorder.waits.spent(began)
+            recorder.saves.add(call, caller, seconds)
+            recorder.waits.add(call, caller, seconds, to_the_end=True)
 
     torch.save = save
+    import_hook.after("safetensors.torch", functools.partial(_note_files, recorder))
+
+
+def _note_files(recorder: Recorder, safetensors: Any) -> None:
+    original = safetensors.save_file
+
+    @functools.wraps(original)
+    def save_file(*args: Any, **kwargs: Any) -> Any:
+        recorder.steps.interruptions += 1
+        return original(*args, **kwargs)
+
+    safetensors.save_file = save_file
 
 
 def _holds_xla(value: Any, tensor: type, depth: int = 0) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Optional
 
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.reporting.device_clock import DeviceClock, ScriptClock
+from sagelet_runtime.reporting.intervals import Intervals, StepEnd
 from sagelet_runtime.reporting.timeline import Timeline
 
-#: The number of last steps from which the median is taken.
+#: The number of last steps from which the median time of dispatch is taken.
 WINDOW = 2048
 #: Numbers of compiling steps kept, at most.
 MOST_COMPILING = 256
@@ -17,13 +19,23 @@ MOST_COMPILING = 256
 class Steps:
     """Times steps from one end to the next. A step ends with the first graph that ends after an optimizer step.
 
-    In a script that ends no graph, it ends with the optimizer step. The calls in each step only add numbers.
+    In a script that ends no graph, it ends with the optimizer step. The calls in each step only add numbers. What the
+    script's own clock sees of a step is the time of its dispatch; `intervals` has the time of the device.
     """
 
-    def __init__(self, exchanged: Callable[[], float] = lambda: 0.0, timeline: Optional[Timeline] = None) -> None:
-        """`exchanged` returns the seconds in collectives so far."""
-        self._exchanged = exchanged
+    def __init__(
+        self,
+        exchanged: Callable[[], float] = lambda: 0.0,
+        timeline: Optional[Timeline] = None,
+        clock: Optional[DeviceClock] = None,
+        compile_seconds: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`exchanged` returns the seconds in collectives so far, `compile_seconds` those of compiling."""
+        self._exchanged, self._compile_seconds = exchanged, compile_seconds
         self.timeline = timeline or Timeline()
+        self.intervals = Intervals(clock or ScriptClock())
+        #: Batches of evaluations and files that were saved so far.
+        self.interruptions = 0
         self.steps = 0
         self.optimizer_steps = 0
         #: Graphs that the script ended.
@@ -46,10 +58,8 @@ class Steps:
         self._counted_at = 0
         self._compiles = 0
         self._waited_at = 0.0
-        self._samples_at = 0
-        self._exchanged_at = 0.0
-        #: For each step that compiled nothing: seconds, seconds waiting for the batch, rows, seconds in collectives.
-        self._window: collections.deque[tuple[float, float, int, float]] = collections.deque(maxlen=WINDOW)
+        #: Seconds from one end to the next, by the script's clock, of each step that compiled nothing.
+        self._dispatches: collections.deque[float] = collections.deque(maxlen=WINDOW)
 
     def broken(self, graphs: int) -> None:
         """Counts the graphs that ran since a graph was last ended. Called when the script or sagelet ends another.
@@ -83,15 +93,13 @@ class Steps:
     def step_ended(self, compiles: int = 0) -> None:
         now = time.perf_counter()
         compiled = compiles != self._compiles
-        exchanged = self._exchanged()
         began = self.last_ended if self.steps else now if self._began is None else self._began
         self.timeline.step_ended(self.steps, began, now, self.waited - self._waited_at, compiled=compiled)
         if self.steps == 0:
             self.first_seconds = now - began
             self.first_ended_ms = time.time_ns() // 1_000_000
         elif not compiled:
-            waited, rows = self.waited - self._waited_at, self.samples - self._samples_at
-            self._window.append((now - self.last_ended, waited, rows, exchanged - self._exchanged_at))
+            self._dispatches.append(now - self.last_ended)
         if compiled:
             self.compiling_step_count += 1
             if len(self.compiling_steps) < MOST_COMPILING:
@@ -99,13 +107,19 @@ class Steps:
         self.steps += 1
         self.last_ended = now
         self._counted_at, self._compiles = self.optimizer_steps, compiles
-        self._waited_at, self._samples_at, self._exchanged_at = self.waited, self.samples, exchanged
-
-    def exchange_share(self) -> float:
-        """Returns the collectives' share of the time of the steps that compiled nothing. 0 if there is no such step."""
-        window = list(self._window)
-        seconds = sum(entry[0] for entry in window)
-        return min(1.0, sum(entry[3] for entry in window) / seconds) if seconds else 0.0
+        self._waited_at = self.waited
+        self.intervals.step_ended(
+            StepEnd(
+                self.intervals.clock.mark(),
+                self.steps,
+                compiles,
+                self._compile_seconds(),
+                self.waited,
+                self._exchanged(),
+                self.samples,
+                self.interruptions,
+            )
+        )
 
     def _last_step_ms(self) -> int:
         """Returns ms since the epoch, or 0 if there was no step."""
@@ -113,11 +127,7 @@ class Steps:
         return time.time_ns() // 1_000_000 - round((time.perf_counter() - last) * 1000) if last else 0
 
     def document(self) -> JsonObject:
-        window = list(self._window)
-        seconds = sorted(entry[0] for entry in window)
-        count = len(seconds)
-        p50 = seconds[count // 2] if count else 0.0
-        rows = sum(entry[2] for entry in window) / count if count else 0.0
+        dispatches = sorted(self._dispatches.copy())
         return {
             "steps": self.steps,
             "optimizer_steps": self.optimizer_steps,
@@ -125,15 +135,9 @@ class Steps:
             "compiling_steps": list(self.compiling_steps),
             "compiling_step_count": self.compiling_step_count,
             "first_step_seconds": round(self.first_seconds, 6),
-            "steady_step_seconds": round(p50, 6),
-            "step_seconds": {
-                "p50": round(p50, 6),
-                "p95": round(seconds[min(count - 1, count * 95 // 100)], 6) if count else 0.0,
-                "count": count,
-            },
+            "dispatch_seconds": round(dispatches[len(dispatches) // 2], 6) if dispatches else 0.0,
             "input_wait_seconds": round(self.waited, 6),
             "last_step_ms": self._last_step_ms(),
-            "steady_input_wait_seconds": round(sum(entry[1] for entry in window) / count, 6) if count else 0.0,
             "samples": self.samples,
-            "samples_per_second": round(rows / p50, 3) if p50 else 0.0,
+            **self.intervals.document(),
         }

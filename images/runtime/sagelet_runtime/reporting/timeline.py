@@ -1,4 +1,4 @@
-"""Splits the time of steps into waiting for input, compiling and executing, in a bounded number of spans of steps."""
+"""Splits the time of steps into waiting, compiling and executing, in a bounded number of spans of steps."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ class Span:
     waited: float = 0.0
     compiling: float = 0.0
     executing: float = 0.0
+    #: Of waiting for the device.
+    held: float = 0.0
 
 
 class Timeline:
-    def __init__(self, busy: Busy = lambda: (0.0, 0.0)) -> None:
+    def __init__(self, busy: Busy = lambda: (0.0, 0.0), held: Callable[[], float] = lambda: 0.0) -> None:
+        """`held` returns the seconds so far in which the script waited for the device."""
         self._busy = busy
+        self._held = held
         self._least = LEAST
         self._spans: list[Span] = []
         self._open: Span | None = None
-        self._busy_at = (0.0, 0.0)
+        self._busy_at = (0.0, 0.0, 0.0)
 
     def step_ended(self, step: int, began: float, ended: float, waited: float, *, compiled: bool) -> None:
         """Adds a step. `waited`: seconds of it that the script waited for its batch."""
@@ -52,7 +56,7 @@ class Timeline:
         zero = time.perf_counter() - (time.time() - started_ms / 1000)
         spans, rest = list(self._spans), self._open
         if rest is not None:
-            spans.append(self._since_last(rest, self._busy()))
+            spans.append(self._since_last(rest, self._spent()))
         return [
             {
                 "step": span.step,
@@ -62,12 +66,13 @@ class Timeline:
                 "wait_seconds": round(span.waited, 4),
                 "compile_seconds": round(span.compiling, 4),
                 "execute_seconds": round(span.executing, 4),
+                "device_wait_seconds": round(span.held, 4),
             }
             for span in spans
         ]
 
     def _close(self, span: Span) -> None:
-        busy = self._busy()
+        busy = self._spent()
         self._spans.append(self._since_last(span, busy))
         self._busy_at = busy
         self._open = None
@@ -75,10 +80,13 @@ class Timeline:
             self._spans = [_joined(self._spans[at : at + 2]) for at in range(0, len(self._spans), 2)]
             self._least *= 2
 
-    def _since_last(self, span: Span, busy: tuple[float, float]) -> Span:
-        """Returns a copy with what was compiled and executed since the last span ended."""
-        compiling, executing = (max(0.0, now - then) for now, then in zip(busy, self._busy_at))
-        return Span(span.step, span.began, span.steps, span.seconds, span.waited, compiling, executing)
+    def _spent(self) -> tuple[float, float, float]:
+        return (*self._busy(), self._held())
+
+    def _since_last(self, span: Span, busy: tuple[float, float, float]) -> Span:
+        """Returns a copy with what was compiled, executed and waited for since the last span ended."""
+        compiling, executing, held = (max(0.0, now - then) for now, then in zip(busy, self._busy_at))
+        return Span(span.step, span.began, span.steps, span.seconds, span.waited, compiling, executing, held)
 
 
 def _joined(spans: list[Span]) -> Span:
@@ -91,4 +99,5 @@ def _joined(spans: list[Span]) -> Span:
         sum(span.waited for span in spans),
         sum(span.compiling for span in spans),
         sum(span.executing for span in spans),
+        sum(span.held for span in spans),
     )

@@ -65,6 +65,8 @@ class Writer:
             return
         try:
             self._written = time.monotonic()
+            if finished:
+                recorder.steps.intervals.finish()
             document = self._compose()
             if document is not None:
                 self._replace({**_identity(recorder), **document, "finished": finished})

@@ -1,0 +1,136 @@
+"""The one definition of a step's time: seconds between two moments at which the device was done, divided by the steps.
+
+A moment is known for each step, or only where the script has waited (`device_clock.py`). Time in which something was
+compiled, evaluated or saved is left out.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.reporting.device_clock import NEVER, DeviceClock
+
+#: The last intervals that are kept, and the step ends whose time is not known yet.
+WINDOW = 2048
+MOST_PENDING = 8192
+#: The fewest steps of an interval from which the time of compiling may be taken away: its ends are uncertain by a step.
+FEWEST_STEPS = 10
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """The end of a step, and what there was until then: numbers, and seconds of time.perf_counter."""
+
+    mark: Any
+    step: int
+    compiles: int = 0
+    compile_seconds: float = 0.0
+    waited: float = 0.0
+    exchanged: float = 0.0
+    rows: int = 0
+    #: Batches of evaluations and files saved, which belong to no step.
+    interruptions: int = 0
+
+
+@dataclass(frozen=True)
+class Interval:
+    steps: int
+    seconds: float
+    waited: float
+    exchanged: float
+    rows: int
+
+
+class Intervals:
+    """Keeps the last intervals. Another thread may ask for the document meanwhile."""
+
+    def __init__(self, clock: DeviceClock) -> None:
+        self.clock = clock
+        self._guard = threading.Lock()
+        self._pending: collections.deque[StepEnd] = collections.deque(maxlen=MOST_PENDING)
+        self._last: tuple[StepEnd, float] | None = None
+        #: Intervals in which nothing was compiled.
+        self._steady: collections.deque[Interval] = collections.deque(maxlen=WINDOW)
+        #: Long intervals without the time of compiling, for a script that hardly ever waits.
+        self._rest: collections.deque[Interval] = collections.deque(maxlen=WINDOW)
+
+    def step_ended(self, end: StepEnd) -> None:
+        self._pending.append(end)
+        if len(self._pending) >= MOST_PENDING // 2:
+            self.settle()
+
+    def settle(self) -> None:
+        """Makes intervals of the step ends whose time is known by now."""
+        with self._guard:
+            while self._pending:
+                at = self.clock.done_at(self._pending[0].mark)
+                if at is None:
+                    return
+                end = self._pending.popleft()
+                if at != NEVER:
+                    self._add(end, at)
+
+    def finish(self) -> None:
+        """Waits, for a bounded time, until the device is done with all steps. Called at the end of the process."""
+        self.clock.finish(self._all_known)
+
+    def kept(self) -> list[Interval]:
+        """Returns the intervals that a steady step's figures are of, the oldest first."""
+        self.settle()
+        return list(self._steady or self._rest)
+
+    def document(self) -> JsonObject:
+        intervals = self.kept()
+        steps, seconds = sum(one.steps for one in intervals), sum(one.seconds for one in intervals)
+        single = sorted(one.seconds / one.steps for one in intervals)
+        return {
+            "steady_step_seconds": round(seconds / steps, 6) if steps else 0.0,
+            "step_seconds": {
+                "p5": round(_share(single, 5), 6),
+                "p50": round(_share(single, 50), 6),
+                "p95": round(_share(single, 95), 6),
+                "count": len(intervals),
+                "steps": steps,
+                "clock": self.clock.source,
+            },
+            "steady_input_wait_seconds": round(sum(one.waited for one in intervals) / steps, 6) if steps else 0.0,
+            "samples_per_second": round(sum(one.rows for one in intervals) / seconds, 3) if seconds else 0.0,
+        }
+
+    def exchange_share(self) -> float:
+        """Returns the collectives' share of the time of steady steps. 0 if there is no such step."""
+        intervals = self.kept()
+        seconds = sum(one.seconds for one in intervals)
+        return min(1.0, sum(one.exchanged for one in intervals) / seconds) if seconds else 0.0
+
+    def _all_known(self) -> bool:
+        self.settle()
+        return not self._pending
+
+    def _add(self, end: StepEnd, at: float) -> None:
+        before, self._last = self._last, (end, at)
+        if before is None:
+            return
+        last, last_at = before
+        if end.interruptions != last.interruptions or at <= last_at:
+            return
+        compiled = end.compile_seconds - last.compile_seconds if end.compiles != last.compiles else 0.0
+        interval = Interval(
+            end.step - last.step,
+            at - last_at - compiled,
+            end.waited - last.waited,
+            end.exchanged - last.exchanged,
+            end.rows - last.rows,
+        )
+        if end.compiles == last.compiles:
+            self._steady.append(interval)
+        elif interval.steps >= FEWEST_STEPS and interval.seconds > 0:
+            self._rest.append(interval)
+
+
+def _share(ordered: list[float], percent: int) -> float:
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else 0.0

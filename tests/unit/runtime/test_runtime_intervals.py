@@ -1,0 +1,217 @@
+"""The time of a step: between two moments at which the device was done, whatever the script's clock saw."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sagelet_runtime.reporting import device_clock
+from sagelet_runtime.reporting.device_clock import NEVER, ExecutionClock, TorchClock, WaitClock
+from sagelet_runtime.reporting.intervals import FEWEST_STEPS, MOST_PENDING, Intervals, StepEnd
+from sagelet_runtime.reporting.recorder import Recorder
+
+
+class Device:
+    """Executions that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ends: dict[int, float] = {}
+
+    def dispatched(self) -> int:
+        return self.count
+
+    def done_at(self, count: int) -> float | None:
+        return self.ends.get(count)
+
+
+def run(device: Device, intervals: Intervals, *ends: float, **facts: Any) -> None:
+    """Dispatches a program a step, all at once, and lets them end at these times."""
+    for end in ends:
+        device.count += 1
+        device.ends[device.count] = end
+        intervals.step_ended(StepEnd(device.count, device.count, rows=4 * device.count, **facts))
+
+
+def test_a_script_that_does_not_wait_is_measured_by_its_device() -> None:
+    device = Device()
+    intervals = Intervals(ExecutionClock(device))
+    run(device, intervals, 10.0, 12.0, 14.0, 18.0)
+    found = intervals.document()
+    assert found["steady_step_seconds"] == pytest.approx(8 / 3, abs=1e-6)
+    assert found["step_seconds"] == {"p5": 2.0, "p50": 2.0, "p95": 4.0, "count": 3, "steps": 3, "clock": "device"}
+    assert found["samples_per_second"] == 1.5
+
+
+def test_a_step_that_the_device_is_not_done_with_counts_later() -> None:
+    device = Device()
+    intervals = Intervals(ExecutionClock(device))
+    run(device, intervals, 10.0, 12.0)
+    device.count += 1
+    intervals.step_ended(StepEnd(3, 3))
+    assert intervals.document()["step_seconds"]["steps"] == 1
+    device.ends[3] = 16.0
+    assert intervals.document()["steady_step_seconds"] == 3.0
+
+
+def test_compiling_evaluating_and_saving_belong_to_no_steady_step() -> None:
+    device = Device()
+    intervals = Intervals(ExecutionClock(device))
+    run(device, intervals, 10.0, 11.0)
+    run(device, intervals, 30.0, 31.0, compiles=1, compile_seconds=19.0)
+    run(device, intervals, 90.0, 91.0, compiles=1, compile_seconds=19.0, interruptions=5)
+    assert intervals.document()["steady_step_seconds"] == 1.0
+    assert intervals.document()["step_seconds"]["count"] == 3
+
+
+def test_a_time_that_nobody_knows_joins_its_steps_to_the_next_ones() -> None:
+    device = Device()
+    intervals = Intervals(ExecutionClock(device))
+    run(device, intervals, 10.0, NEVER, NEVER, 16.0)
+    found = intervals.document()
+    assert (found["steady_step_seconds"], found["step_seconds"]["count"], found["step_seconds"]["steps"]) == (2.0, 1, 3)
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(device_clock.time, "perf_counter", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def take(clock: Clock, intervals: Intervals, count: int, start: int = 0, **facts: Any) -> None:
+    for step in range(start + 1, start + count + 1):
+        clock.now += 0.001
+        intervals.step_ended(StepEnd(intervals.clock.mark(), step, **facts))
+
+
+def test_without_events_of_the_device_the_script_s_waits_are_the_ends(clock: Clock) -> None:
+    """torch_xla's own client: the script takes 1 ms a step, and the device 2 s for ten of them."""
+    waits = WaitClock(lambda: None)
+    intervals = Intervals(waits)
+    for start in (0, 10, 20):
+        take(clock, intervals, 10, start)
+        clock.now += 2.0
+        waits.waited()
+        waits.waited()  # Another value of the same step.
+    found = intervals.document()
+    assert found["steady_step_seconds"] == pytest.approx(0.201)
+    assert found["step_seconds"]["clock"] == "waits"
+    assert (found["step_seconds"]["count"], found["step_seconds"]["steps"]) == (2, 20)
+
+
+def test_a_script_that_hardly_waits_leaves_out_what_compiling_took(clock: Clock) -> None:
+    waits = WaitClock(lambda: None)
+    intervals = Intervals(waits)
+    take(clock, intervals, 1, compiles=1, compile_seconds=5.0)
+    waits.waited()
+    began = clock.now
+    take(clock, intervals, FEWEST_STEPS, 1, compiles=2, compile_seconds=8.0)
+    clock.now = began + 3.0 + 20.0
+    waits.waited()
+    assert intervals.document()["steady_step_seconds"] == pytest.approx(20.0 / FEWEST_STEPS)
+
+
+@pytest.mark.parametrize("pending", [0, 3])
+def test_at_the_end_the_process_waits_for_steps_that_are_not_done(clock: Clock, pending: int) -> None:
+    waited: list[str] = []
+
+    def wait() -> None:
+        waited.append(threading.current_thread().name)
+        waits.waited()
+
+    waits = WaitClock(wait)
+    intervals = Intervals(waits)
+    take(clock, intervals, pending)
+    intervals.finish()
+    assert len(waited) == bool(pending)
+    assert threading.main_thread().name not in waited
+
+
+class Event:
+    def __init__(self, cuda: "Cuda") -> None:
+        self._cuda, self.at = cuda, 0.0
+
+    def record(self) -> None:
+        self.at = self._cuda.now
+
+    def synchronize(self) -> None:
+        self._cuda.synchronized += 1
+
+    def query(self) -> bool:
+        return self.at <= self._cuda.done
+
+    def elapsed_time(self, later: "Event") -> float:
+        return (later.at - self.at) * 1000
+
+
+class Cuda:
+    """torch.cuda: events with the device's time, which is behind the script's."""
+
+    def __init__(self, *, initialized: bool) -> None:
+        self.now = self.done = 0.0
+        self.synchronized = 0
+        self.is_initialized = lambda: initialized
+
+    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802
+        assert enable_timing
+        return Event(self)
+
+
+class Torch:
+    def __init__(self, *, initialized: bool) -> None:
+        self.cuda = Cuda(initialized=initialized)
+
+
+def test_cuda_is_asked_by_events_and_waited_for_once(clock: Clock) -> None:
+    torch = Torch(initialized=True)
+    intervals = Intervals(TorchClock(torch))
+    for step in range(1, 6):
+        torch.cuda.now = 2.0 * step
+        intervals.step_ended(StepEnd(intervals.clock.mark(), step))
+    torch.cuda.done = 8.0
+    found = intervals.document()
+    assert (found["steady_step_seconds"], found["step_seconds"]["steps"]) == (2.0, 3)
+    assert found["step_seconds"]["clock"] == "device"
+    assert torch.cuda.synchronized == 1
+
+
+def test_pytorch_on_cpus_is_done_when_its_call_returns(clock: Clock) -> None:
+    intervals = Intervals(TorchClock(Torch(initialized=False)))
+    take(clock, intervals, 3)
+    assert intervals.document()["step_seconds"]["clock"] == "script"
+    assert intervals.document()["steady_step_seconds"] == pytest.approx(0.001)
+
+
+def test_a_device_that_never_gets_done_fills_no_memory() -> None:
+    device = Device()
+    intervals = Intervals(ExecutionClock(device))
+    for number in range(3 * MOST_PENDING):
+        intervals.step_ended(StepEnd(number + 1, number + 1))
+    assert len(intervals._pending) == MOST_PENDING
+    assert intervals.document()["steady_step_seconds"] == 0.0
+
+
+def reading(recorder: Recorder, seconds: float, clock: Clock, compiled: list[float]) -> Callable[[], None]:
+    began = recorder.waits.begin()
+    clock.now += seconds
+    compiled[0] += seconds / 4
+    recorder.waits.add("item", None, recorder.waits.spent(began), to_the_end=True)
+    return lambda: None
+
+
+def test_waiting_is_of_the_call_that_waited_and_compiling_is_not_waiting(clock: Clock) -> None:
+    recorder = Recorder(0, clock=lambda: WaitClock(lambda: None))
+    compiled = [0.0]
+    recorder.compile_seconds = lambda: compiled[0]
+    reading(recorder, 8.0, clock, compiled)
+    reading(recorder, 4.0, clock, compiled)
+    document = recorder.document()
+    assert document["device_wait_seconds"] == 9.0
+    (entry,) = document["waits"]
+    assert (entry["call"], entry["count"], entry["seconds"]) == ("item", 2, 9.0)
