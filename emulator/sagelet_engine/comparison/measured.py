@@ -63,7 +63,7 @@ def measure(job: JobFacts) -> Measured:
             _reported(_average_throughput(job)),
         ),
         steady_throughput=_first(
-            _steady_throughput(job), _metric(job, _is_steady), _reported(total.samples_per_second)
+            _reported(total.samples_per_second), _steady_throughput(job), _metric(job, _is_steady)
         ),
         runtime=_runtime(job),
         training_seconds=Value(job.training_seconds, RECORD),
@@ -110,8 +110,7 @@ def _outside(job: JobFacts) -> Value:
 def _steady_throughput(job: JobFacts) -> Value:
     """Returns all samples over the time of the training loop in which nothing was compiled.
 
-    It is a mean like the throughput of the whole, so the two are consistent with the time of compiling. The report's
-    median would leave out what slows single steps down, which is most of the time on a busy machine.
+    For a job whose report knows no rows: the batches did not come from a DataLoader.
     """
     samples, seconds, compiling = _samples(job), _runtime(job), job.report.total.compile_seconds
     if not job.report.workers or not samples.number or not seconds.number or compiling >= seconds.number:
