@@ -4,6 +4,7 @@ A file of torch.save with XLA tensors cannot be loaded without torch_xla.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -24,10 +25,9 @@ def install(torch: Any, recorder: Recorder) -> None:
     @functools.wraps(original)
     def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        within_xm = caller.f_globals.get("__name__") == _XM
-        by_xm = within_xm and caller.f_code.co_name == "save"
+        recorder.steps.interruptions += _is_file(args[0] if args else kwargs.get("f"))
         # xm.mesh_reduce also uses torch.save, to exchange values.
-        recorder.steps.interruptions += by_xm or not within_xm
+        by_xm = caller.f_code.co_name == "save" and caller.f_globals.get("__name__") == _XM
         if not by_xm and not _holds_xla(obj, torch.Tensor):
             return original(obj, *args, **kwargs)
         recorder.reading.inside = True
@@ -53,6 +53,11 @@ def _note_files(recorder: Recorder, safetensors: Any) -> None:
         return original(*args, **kwargs)
 
     safetensors.save_file = save_file
+
+
+def _is_file(target: object) -> bool:
+    """Returns False for a buffer in memory, through which workers exchange values at many steps."""
+    return isinstance(target, (str, os.PathLike)) or hasattr(target, "name")
 
 
 def _holds_xla(value: Any, tensor: type, depth: int = 0) -> bool:
