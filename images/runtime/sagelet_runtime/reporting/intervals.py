@@ -61,9 +61,9 @@ class Intervals:
     def step_ended(self, end: StepEnd) -> None:
         self._pending.append(end)
         if len(self._pending) >= MOST_PENDING // 2:
-            self.settle()
+            self.update()
 
-    def settle(self) -> None:
+    def update(self) -> None:
         """Makes intervals of the step ends whose time is known by now."""
         with self._guard:
             while self._pending:
@@ -80,7 +80,7 @@ class Intervals:
 
     def kept(self) -> list[Interval]:
         """Returns the intervals that a steady step's figures are of, the oldest first."""
-        self.settle()
+        self.update()
         return list(self._steady or self._rest)
 
     def document(self) -> JsonObject:
@@ -108,7 +108,7 @@ class Intervals:
         return min(1.0, sum(one.exchanged for one in intervals) / seconds) if seconds else 0.0
 
     def _all_known(self) -> bool:
-        self.settle()
+        self.update()
         return not self._pending
 
     def _add(self, end: StepEnd, at: float) -> None:
