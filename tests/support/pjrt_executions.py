@@ -1,4 +1,4 @@
-"""`python pjrt_executions.py FRONT`: runs programs of the fake plugin as torch_xla does, and prints what was seen. JSON."""
+"""`python -m support.pjrt_executions FRONT SCENARIO`: runs programs of the fake plugin, and prints what was seen."""
 
 import ctypes as c
 import json

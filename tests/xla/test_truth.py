@@ -15,7 +15,7 @@ from support.training_host import KNOWN_PROCESSOR, TrainingHost
 
 pytestmark = [pytest.mark.xla, pytest.mark.cpu_plugin]
 
-#: The tolerance, and how often a run is repeated in which the machine's load has changed between warming up and measuring.
+#: The tolerance, and the most runs: the load may change between warming up, which only the report sees, and measuring.
 TOLERANCE, MOST_RUNS = 0.1, 3
 COMPILED = {"sagemaker_training_compiler_enabled": "true"}
 COMPILERS = {
@@ -152,7 +152,7 @@ def measured(host: TrainingHost, compiler: str, loop: str, every: int) -> tuple[
 
 
 def agrees(tmp_path: Path, compiler: str, loop: str, every: int) -> WorkerReport:
-    """Runs the script until the clocks agree. Fails if they never do: then the report is wrong, or the machine too noisy."""
+    """Runs the script until the clocks agree. If they never do, the report is wrong, or the machine too noisy."""
     seen = []
     for number in range(MOST_RUNS):
         truth, report = measured(TrainingHost(tmp_path / str(number)), compiler, loop, every)

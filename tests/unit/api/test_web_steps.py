@@ -20,7 +20,9 @@ from support.api_world import ApiWorld
 from support.doctor_cases import native_worker, worker
 
 SPANS = (
-    Span(step=0, steps=1, start_seconds=2.0, seconds=6.0, wait_seconds=0.5, compile_seconds=5.0, device_wait_seconds=0.1),
+    Span(
+        step=0, steps=1, start_seconds=2.0, seconds=6.0, wait_seconds=0.5, compile_seconds=5.0, device_wait_seconds=0.1
+    ),
     Span(step=1, steps=10, start_seconds=8.0, seconds=2.0, wait_seconds=0.5, device_wait_seconds=9.0),
 )
 
@@ -36,10 +38,15 @@ def test_the_parts_of_a_span_are_its_time() -> None:
     assert second == {"wait": 0.5, "compile": 0.0, "held": 1.5, "rest": 0.0}
     assert parts(SPANS[1], native_worker()) == {"wait": 0.5, "rest": 1.5}
     by_inductor = Span(seconds=1.0, wait_seconds=0.25, compile_seconds=0.25, execute_seconds=0.25)
-    assert parts(by_inductor, worker(compiler="inductor")) == dict.fromkeys(("wait", "compile", "execute", "rest"), 0.25)
+    assert parts(by_inductor, worker(compiler="inductor")) == dict.fromkeys(
+        ("wait", "compile", "execute", "rest"), 0.25
+    )
 
 
-@given(st.builds(Span, **{one.name: st.floats(0, 1e6) for one in fields(Span) if one.type == "float"}), st.sampled_from(["", "inductor"]))
+@given(
+    st.builds(Span, **{one.name: st.floats(0, 1e6) for one in fields(Span) if one.type is float}),
+    st.sampled_from(["", "inductor"]),
+)
 def test_the_parts_of_any_span_add_up_to_it_and_none_is_larger(span: Span, compiler: str) -> None:
     for one in (worker(compiler=compiler), native_worker()):
         seconds = parts(span, one)

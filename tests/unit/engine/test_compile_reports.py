@@ -26,7 +26,8 @@ def worker(**changes: Any) -> dict[str, Any]:
         "version": 1, "compiled": True, "host": "claimed", "rank": 7, "platform": "CPU", "torch_xla": "2.9.0",
         "steps": 40, "optimizer_steps": 40, "compiles": 3, "compile_seconds": 12.1, "compiling_steps": [0, 1, 57],
         "compiling_step_count": 3, "executions": 80, "first_step_seconds": 8.25, "steady_step_seconds": 0.113,
-        "step_seconds": {"p5": 0.101, "p50": 0.113, "p95": 0.15, "count": 37, "steps": 37}, "samples": 320, "samples_per_second": 70.8,
+        "step_seconds": {"p5": 0.101, "p50": 0.113, "p95": 0.15, "count": 37, "steps": 37},
+        "samples": 320, "samples_per_second": 70.8,
         "fallbacks": {"aten::_unique2": 10}, "graph": {"nodes_max": 39, "breaks": 4, "breaks_per_step": 0.1},
         "evaluations": [{"call": "item", "file": "train.py", "line": 5, "function": "main", "count": 40}],
         "memory": {"peak_bytes": 1 << 30, "kind": "rss"}, "finished": True, **changes,
@@ -230,7 +231,10 @@ def test_a_first_step_whose_start_nobody_saw_took_no_known_time(world: World) ->
     (line,) = [line for line in world.log("one") if line.startswith("sagelet: compiled")]
     assert "; 40 steps, steady 113 ms; " in line
     shown = dict(rows(of(world, "one").total, compiled=True))
-    assert (shown["First step"], shown["Steady step"]) == ("not known", "113 ms (101 ms to 150 ms in nine of ten intervals)")
+    assert (shown["First step"], shown["Steady step"]) == (
+        "not known",
+        "113 ms (101 ms to 150 ms in nine of ten intervals)",
+    )
     assert dict(rows(Figures(steps=1), compiled=False))["Steady step"] == "not known"
 
 

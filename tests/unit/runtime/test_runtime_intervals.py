@@ -158,7 +158,7 @@ class Cuda:
         self.synchronized = 0
         self.is_initialized = lambda: initialized
 
-    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802
+    def Event(self, *, enable_timing: bool) -> Event:
         assert enable_timing
         return Event(self)
 

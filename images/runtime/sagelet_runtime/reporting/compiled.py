@@ -28,7 +28,11 @@ def install(torch_xla: Any) -> None:
     recorder = Recorder(
         import_hook.STARTED_MS,
         lambda: Periodic(writer, worker.look).start(),
-        lambda: ExecutionClock(counters.executions) if counters.executions else WaitClock(lambda: native._xla_wait_device_ops([])),
+        lambda: (
+            ExecutionClock(counters.executions)
+            if counters.executions
+            else WaitClock(lambda: native._xla_wait_device_ops([]))
+        ),
     )
     recorder.busy, recorder.compile_seconds = counters.busy, counters.compile_seconds
     worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)

@@ -1,4 +1,4 @@
-"""When the device was done with a step. XLA and CUDA run programs beside the script, whose own clock sees dispatch only.
+"""When the device was done with a step. XLA and CUDA run programs beside the script, whose clock sees only dispatch.
 
 A clock gives a mark at the end of each step, and says later when the device was done with all that came before it.
 """

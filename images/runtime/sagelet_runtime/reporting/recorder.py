@@ -35,7 +35,10 @@ class Recorder:
         in_use: Callable[[], None] | None = None,
         clock: Callable[[], DeviceClock] = ScriptClock,
     ) -> None:
-        """`in_use` is called once in a process that trains, or that opens a device to train. `clock` makes its clock."""
+        """`in_use` is called once in a process that trains, or that opens a device to train.
+
+        `clock` makes the clock of the device.
+        """
         self.started_ms = started_ms
         self._in_use = in_use
         self._clock = clock
