@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.machine.runtimes import NEEDED_MODULES, missing_modules
-from support import front
+from support import forked_python, front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
 from support.layers import Choice
@@ -57,6 +57,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("chosen"):
         config.pluginmanager.register(Choice())
+    # The workers of pytest-xdist have the directory, and so the templates, of the process that deals them tests.
+    if not hasattr(config, "workerinput"):
+        forked_python.prepare()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        forked_python.remove()
 
 
 watch_subprocesses()

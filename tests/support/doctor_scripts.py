@@ -98,7 +98,7 @@ RUNS = [
 
 def run(one: Run, base: Path) -> dict[str, Any]:
     """Runs the script as `train` does in a container. Returns its record."""
-    host = TrainingHost(base, {"SAGELET_INSTANCE_GPUS": json.dumps({"ml.p3.2xlarge": one.workers})})
+    host = TrainingHost(base, {"SAGELET_INSTANCE_GPUS": json.dumps({"ml.p3.2xlarge": one.workers})}, forked=True)
     host.script((EXAMPLES / one.file).read_text(), one.file)
     parameters = {**one.hyperparameters, **(COMPILED if one.compiled else {}), **(SEVERAL if one.workers > 1 else {})}
     ended = None

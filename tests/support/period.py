@@ -47,6 +47,8 @@ class PeriodScript:
     several: int = 4
     #: Workers of its larger job in CI. 0 if CI does not run it.
     several_in_ci: int = 0
+    #: True if its job of one worker starts it by `forked_python`. Python itself runs the others, and all launchers.
+    forked: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class Run:
 
 def run(script: PeriodScript, base: Path, data: Path, *, compiled: bool, workers: int) -> Run:
     """Runs the job of `script` to its end. `data`: the directory that period_data wrote."""
-    host = TrainingHost(base, instance_type=INSTANCES[workers], channels=script.channels)
+    host = TrainingHost(
+        base, instance_type=INSTANCES[workers], channels=script.channels, forked=script.forked and workers == 1
+    )
     shutil.copytree(SCRIPTS / script.name, base / "code")
     for channel in script.channels:
         shutil.copytree(data / channel, host.data / channel)

@@ -36,11 +36,13 @@ SCRIPTS = (
             "overwrite_cache": "True",
         },
         channels=("model", "text"),
+        forked=True,
         says=(*TRAINED, r"perplexity = ([\d.]+)"),
     ),
     PeriodScript(
         "nlp_accelerate_2021", "nlp_example.py", "huggingface-pytorch", HF_4_11,
         channels=("model", "pairs"),
+        forked=True,
         # The script sets the size of a worker's batch itself.
         same_over_workers=False,
         says=(r"epoch (\d+): loss ([\d.]+)", r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}"),

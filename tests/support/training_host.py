@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.gpu.trial import SUFFIX
+from support import forked_python
 from support.xla_workers import quiet_port
 
 #: The verdicts on plugins that earlier hosts have left. Their keys cover all that a trial depends on.
@@ -47,6 +48,8 @@ class TrainingHost:
     instance_type: str = "ml.p3.2xlarge"
     #: Names of channels. Their data is under `input/data`.
     channels: tuple[str, ...] = ()
+    #: True if the job starts its scripts by `forked_python`. Tests of processes and of imports have Python itself.
+    forked: bool = False
 
     def script(self, text: str, name: str = "train.py") -> None:
         file = self.base / "code" / name
@@ -112,7 +115,7 @@ class TrainingHost:
 
     def _environ(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-        return {
+        variables = {
             **inherited,
             # As in an image, `torchrun` is beside `python`.
             "PATH": os.pathsep.join((os.path.dirname(sys.executable), inherited.get("PATH", os.defpath))),
@@ -125,6 +128,7 @@ class TrainingHost:
             "SAGELET_COMPILE_CACHE": str(self._cache),
             **self.environment,
         }
+        return forked_python.variables(variables) if self.forked else variables
 
     @property
     def _cache(self) -> Path:

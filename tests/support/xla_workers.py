@@ -12,6 +12,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from support import forked_python
+
 RUNTIME = Path(__file__).parents[2] / "images" / "runtime"
 STARTUP = RUNTIME / "sagelet_runtime" / "startup"
 DEADLINE = 300.0
@@ -81,7 +83,11 @@ class Workers:
         directory: Path,
         extra: Mapping[str, str] | None = None,
         local_size: int | None = None,
+        *,
+        forked: bool = True,
     ) -> None:
+        """`forked`: by `forked_python`, which tests that look at the workers' processes leave out."""
+        program = forked_python.python() if forked else sys.executable
         port = quiet_port()
         self._directory = directory
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -92,8 +98,8 @@ class Workers:
             with open(directory / f"{rank}.out", "wb") as out, open(directory / f"{rank}.err", "wb") as err:
                 self.processes.append(
                     subprocess.Popen(
-                        [sys.executable, *map(str, command)],
-                        env=environment,
+                        [program, *map(str, command)],
+                        env=forked_python.variables(environment),
                         stdout=out,
                         stderr=err,
                         cwd=directory,

@@ -77,6 +77,12 @@ OLD_API = """
     """
 
 
+@pytest.fixture
+def host(tmp_path: Path) -> TrainingHost:
+    """Its script is a fork. That of the module's first job, which most tests look at, is not."""
+    return TrainingHost(tmp_path, forked=True)
+
+
 @pytest.fixture(scope="module")
 def old_api(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingHost, Ended]:
     host = TrainingHost(tmp_path_factory.mktemp("old-api"))
@@ -269,7 +275,7 @@ def test_hf_trainer_natively_and_compiled(host: TrainingHost, tmp_path: Path, pr
     flags = {"fp16": "1"} if precision == "float16" else {}
     compiled = host.run({**COMPILED, **flags, "steps": "8"})
     assert compiled.code == 0, compiled.log
-    native_host = TrainingHost(tmp_path / "native")
+    native_host = TrainingHost(tmp_path / "native", forked=True)
     native_host.script(TRAINER.read_text())
     native = native_host.run({"steps": "8"})
     assert native.code == 0, native.log

@@ -31,7 +31,7 @@ def how(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def ended(how: str, tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    host = TrainingHost(tmp_path_factory.mktemp(how), GPUS | {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1"})
+    host = TrainingHost(tmp_path_factory.mktemp(how), GPUS | {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1"}, forked=True)
     host.script(PROGRAM.read_text())
     return host.run(COMPILED if how == "compiled" else {})
 

@@ -30,7 +30,7 @@ def test_a_model_on_xla_is_saved_as_natively(tmp_path: Path) -> None:
 
     saved = {}
     for device, hyperparameters in (("cpu", {}), ("xla", {"sagemaker_training_compiler_enabled": "true"})):
-        host = TrainingHost(tmp_path / device)
+        host = TrainingHost(tmp_path / device, forked=True)
         host.script(SCRIPT)
         ended = host.run(hyperparameters)
         assert ended.code == 0, ended.log

@@ -24,7 +24,8 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Worke
         found = {}
         for way in ("raise", "kill", "stall"):
             extra = {"SAGELET_COLLECTIVE_TIMEOUT": str(TIMEOUT)} if way == "stall" else None
-            found[way] = stack.enter_context(Workers(2, [PROGRAM, way], tmp_path_factory.mktemp(way), extra))
+            directory = tmp_path_factory.mktemp(way)
+            found[way] = stack.enter_context(Workers(2, [PROGRAM, way], directory, extra, forked=False))
         yield found
 
 
