@@ -9,13 +9,9 @@ from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.rules import BUILT_IN
 from sagelet_engine.images.variants import PY39
 from support.jobs import Jobs
+from support.on_runtimes import RUNTIMES
 from support.proxy import RecordingProxy
 from support.server import ENVIRONMENT, SageletProcess, servers_by_runtime
-
-RUNTIMES = [
-    pytest.param("process", marks=pytest.mark.xla),
-    pytest.param("docker", marks=pytest.mark.docker),
-]
 
 
 def _has(reference: str) -> bool:

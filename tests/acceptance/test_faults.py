@@ -7,6 +7,7 @@ from typing import Any
 from botocore.config import Config
 
 from support.jobs import Jobs
+from support.on_runtimes import own_by_processes
 from support.server import ACCOUNT, SageletProcess, until
 
 SCRIPT = """
@@ -85,6 +86,7 @@ def test_a_job_that_loses_its_host_is_retried_and_everybody_hears_of_it(jobs: Jo
     assert jobs.artifact(name) == {"model.txt": b"whole"}
 
 
+@own_by_processes
 def test_events_after_kill_9(own_server: SageletProcess) -> None:
     """moto forgets its rules with the server; a rule that is put again hears of all that comes then."""
     server = own_server

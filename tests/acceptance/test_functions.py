@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from support.on_runtimes import by_processes
 from support.server import ROLE, SageletProcess, until
 
 MODULE = """
@@ -105,6 +106,7 @@ def test_an_answer_with_its_log(server: SageletProcess, functions: Any, make: Ca
     assert int(fields["Max Memory Used"].split()[0]) > 0
 
 
+@by_processes
 def test_the_log_s_last_4_kib_and_only_if_asked_for(functions: Any, make: Callable[..., str]) -> None:
     name = make("f.prints")
     answer, payload = invoke(functions, name, {"lines": 1000}, LogType="Tail")
@@ -130,6 +132,7 @@ def test_an_exception_has_a_stack_trace(functions: Any, make: Callable[..., str]
     assert "[ERROR] ValueError: no word here\nTraceback (most recent call last):\n" in log
 
 
+@by_processes
 @pytest.mark.parametrize(
     ("handler", "error", "message"),
     [
@@ -182,6 +185,7 @@ def test_a_function_whose_time_is_over(functions: Any, make: Callable[..., str])
     assert "Duration: 1000.00 ms\tBilled Duration: 1000 ms\t" in log
 
 
+@by_processes
 def test_a_call_that_does_not_wait(server: SageletProcess, functions: Any, make: Callable[..., str]) -> None:
     s3, bucket = server.client("s3"), f"later-{uuid.uuid4().hex[:8]}"
     s3.create_bucket(Bucket=bucket)
@@ -193,6 +197,7 @@ def test_a_call_that_does_not_wait(server: SageletProcess, functions: Any, make:
     until(lambda: "Contents" in s3.list_objects_v2(Bucket=bucket))
 
 
+@by_processes
 def test_a_dry_run_and_what_is_refused(functions: Any, make: Callable[..., str]) -> None:
     name = make("f.hangs")
     answer, payload = invoke(functions, name, InvocationType="DryRun")
@@ -211,6 +216,7 @@ def test_a_dry_run_and_what_is_refused(functions: Any, make: Callable[..., str])
     assert large.value.response["Error"]["Code"] == "RequestTooLargeException"
 
 
+@by_processes
 def test_a_version_that_is_published(functions: Any, make: Callable[..., str]) -> None:
     name = make("f.echo")
     version = functions.publish_version(FunctionName=name)["Version"]

@@ -4,6 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from support.jobs import Jobs
+from support.on_runtimes import by_processes
 from support.packages import wheel, wheel_name
 from support.server import until
 
@@ -60,6 +61,7 @@ def test_a_search_path_of_the_job_is_kept_and_harms_nothing(jobs: Jobs) -> None:
     assert "imported by the job's own path" in jobs.log(name)
 
 
+@by_processes
 def test_the_metric_is_in_cloudwatch(jobs: Jobs) -> None:
     name = jobs.submit('print("loss=0.5")', metrics=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}])
     job = jobs.ended(name)

@@ -6,6 +6,7 @@ from textwrap import dedent
 from typing import Any
 
 from support.jobs import Jobs
+from support.on_runtimes import by_processes
 from support.packages import wheel, wheel_name
 from support.server import COMPILED
 
@@ -55,6 +56,7 @@ def test_a_pip_of_the_script_is_held_to_it_too(jobs: Jobs) -> None:
     assert "pip says 1" in jobs.log(name)
 
 
+@by_processes
 def test_a_pin_of_another_torch_is_named_with_the_remedy(jobs: Jobs) -> None:
     job = jobs.ended(submit(jobs, "torch==99.0\n"))
     reason = job["FailureReason"]
@@ -65,6 +67,7 @@ def test_a_pin_of_another_torch_is_named_with_the_remedy(jobs: Jobs) -> None:
     assert "SAGELET_PINS=exact" in reason
 
 
+@by_processes
 def test_what_nobody_has_is_said_in_pips_last_words(jobs: Jobs) -> None:
     job = jobs.ended(name := submit(jobs, "nothing-like-this\n"))
     assert "No matching distribution found for nothing-like-this" in job["FailureReason"]
@@ -72,6 +75,7 @@ def test_what_nobody_has_is_said_in_pips_last_words(jobs: Jobs) -> None:
     assert "sagelet keeps" not in job["FailureReason"]
 
 
+@by_processes
 def test_a_package_that_is_missing_has_a_finding(jobs: Jobs) -> None:
     job = jobs.ended(name := submit(jobs, "", "import nothing_like_this"))
     assert "No module named 'nothing_like_this'" in job["FailureReason"]
@@ -108,6 +112,7 @@ def submit_sets(jobs: Jobs, wanted: str) -> str:
     return jobs.submit({"train.py": dedent(SETS_SCRIPT), "requirements.txt": HERE + wanted, **SETS})
 
 
+@by_processes
 def test_pip_takes_the_version_with_which_transformers_can_be_imported(jobs: Jobs) -> None:
     job = jobs.ended(name := submit_sets(jobs, "sets-for-test >= 1.0\n"))
     assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
@@ -115,6 +120,7 @@ def test_pip_takes_the_version_with_which_transformers_can_be_imported(jobs: Job
     assert f"hub is {version('huggingface-hub')}" in jobs.log(name)
 
 
+@by_processes
 def test_a_job_that_brings_its_own_transformers_has_what_that_needs(jobs: Jobs) -> None:
     job = jobs.ended(name := submit_sets(jobs, "sets-for-test >= 1.0\ntransformers >= 4.0\n"))
     assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
@@ -122,6 +128,7 @@ def test_a_job_that_brings_its_own_transformers_has_what_that_needs(jobs: Jobs) 
     assert "hub is 99.0" in jobs.log(name)
 
 
+@by_processes
 def test_a_pin_that_transformers_cannot_be_used_with_is_named_with_the_remedy(jobs: Jobs) -> None:
     reason = jobs.ended(submit_sets(jobs, "sets-for-test==2.0\n"))["FailureReason"]
     assert "sets-for-test 2.0 depends on huggingface-hub>=99" in reason

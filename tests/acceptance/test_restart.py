@@ -1,4 +1,7 @@
-"""kill -9 of the server while a job trains: the next one adopts it, and its log has no gap and no double."""
+"""The server ends while a job trains: the next one adopts it, and its log has no gap and no double.
+
+tests/reliability/test_kills.py kills it at every write, and of containers at what Docker is asked for.
+"""
 
 from pathlib import Path
 
@@ -6,6 +9,7 @@ import pytest
 
 from support.jobs import Jobs
 from support.lab import opt_mls
+from support.on_runtimes import own_by_processes
 from support.server import SageletProcess, until
 
 SCRIPT = """
@@ -26,6 +30,7 @@ def go_on(directory: Path) -> None:
         (opt_ml / "go").touch()
 
 
+@own_by_processes
 def test_a_job_survives_kill_9_of_the_server(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit(SCRIPT, metrics=[{"Name": "line", "Regex": "line ([0-9]+)"}])
@@ -65,6 +70,7 @@ def test_sigterm_leaves_the_job_running_and_says_so(own_server: SageletProcess, 
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
 
 
+@own_by_processes
 def test_jobs_logs_and_metrics_survive_a_restart(own_server: SageletProcess) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit("print('loss=0.5')", metrics=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}])
@@ -91,16 +97,7 @@ def test_jobs_logs_and_metrics_survive_a_restart(own_server: SageletProcess) -> 
     assert [point["SampleCount"] for point in points] == [1]
 
 
+@own_by_processes
 def test_a_second_server_on_the_same_data_directory_is_refused(own_server: SageletProcess, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"--data .*another sagelet"):
         SageletProcess(tmp_path / "data", "--runtime", "process").start()
-
-
-def test_a_job_survives_kill_9_before_its_script_prints_anything(own_server: SageletProcess) -> None:
-    jobs = Jobs(own_server)
-    name = jobs.submit("print('the only line')")
-    until(lambda: jobs.describe(name)["SecondaryStatus"] == "Training", every=0.005)
-    own_server.kill()
-    own_server.start()
-    assert jobs.ended(name)["TrainingJobStatus"] == "Completed", jobs.describe(name)
-    assert jobs.log(name).count("the only line") == 1

@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from support.jobs import Jobs, archive
+from support.on_runtimes import DOCKER, PROCESS, own_in_docker
 from support.server import GROUP, SageletProcess, until
 
 SCRIPT = """
@@ -32,7 +33,15 @@ def numbers(lines: list[str], word: str) -> list[int]:
     return [int(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(word)]
 
 
-@pytest.mark.parametrize("by", ["command", "tag"])
+@pytest.mark.parametrize(
+    ("server", "by"),
+    [
+        pytest.param(*PROCESS.values, "command", marks=PROCESS.marks),
+        pytest.param(*DOCKER.values, "command", marks=DOCKER.marks),
+        pytest.param(*PROCESS.values, "tag", marks=PROCESS.marks),
+    ],
+    indirect=["server"],
+)
 def test_an_interrupted_job_goes_on_from_its_checkpoint(jobs: Jobs, by: str) -> None:
     jobs.s3.create_bucket(Bucket="tests")
     prefix = f"checkpoints-{by}-{id(jobs)}"
@@ -66,8 +75,9 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(jobs: Jobs, by: str) -> 
     assert 0 < job["BillableTimeInSeconds"] <= job["TrainingTimeInSeconds"]
 
 
+@own_in_docker
 def test_checkpoints_and_the_second_attempt_survive_kill_9_of_the_server(own_server: SageletProcess) -> None:
-    """S3 lives in the server's memory: the next one brings checkpoints back from the job's directory, no sources."""
+    """By processes, test_kills.py kills at every write of an interruption."""
     jobs = Jobs(own_server)
     jobs.s3.create_bucket(Bucket="tests")
     script = SCRIPT.replace("not done and step == 10", "step == {0: 10, 10: 30}.get(done)")

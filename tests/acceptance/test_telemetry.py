@@ -9,6 +9,7 @@ import pytest
 
 from support.clients import Clients
 from support.jobs import Jobs
+from support.on_runtimes import by_processes, own_by_processes
 from support.server import GROUP, SageletProcess, until
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
@@ -59,6 +60,7 @@ def test_a_job_of_seconds_has_instance_metrics(jobs: Jobs, server: SageletProces
     assert 0.9 < found["DiskUtilization"] < 3
 
 
+@own_by_processes
 def test_instance_metrics_retention_and_put_metrics_survive_a_restart(own_server: SageletProcess) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit(BUSY)
@@ -83,6 +85,7 @@ def test_instance_metrics_retention_and_put_metrics_survive_a_restart(own_server
     assert (result["XAxisValues"], result["MetricValues"]) == ([1], [4.0])
 
 
+@by_processes
 @pytest.mark.sdk
 def test_the_aws_cli_filters_and_gets_logs(clients: Clients, jobs: Jobs) -> None:
     name = jobs.submit("print('first line')\nprint('{\"loss\": 0.25}')")

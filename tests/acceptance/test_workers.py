@@ -19,6 +19,7 @@ from sagelet_engine.images.engine import connect
 from sagelet_engine.runtimes.docker import spec as docker_spec
 from support.clients import ROOT, Clients
 from support.jobs import Jobs
+from support.on_runtimes import by_processes, in_docker
 from support.server import GROUP, SageletProcess, until
 
 pytestmark = pytest.mark.sdk
@@ -27,27 +28,36 @@ HERE = Path(__file__).parent
 SCRIPTS = HERE / "workers"
 TRAINER = ROOT / "examples" / "hugging_face" / "scripts" / "train.py"
 HOSTS = ("algo-1", "algo-2")
+#: A launcher is the same program on every runtime: each is here on one. Hosts of both runtimes meet in several of them.
+JOBS = {
+    "process": ("trainer", "ddp", "mp_fn", "killed", "torchrun", "disabled"),
+    "docker": ("launcher", "killed", "smddp"),
+}
 #: Seconds. The tests are in the order in which the jobs are submitted, so that each waits for little more than its own.
 PATIENCE = 900
 
+Submit = Callable[[SageletProcess, str], dict[str, str]]
+
 
 @pytest.fixture(scope="module")
-def submitted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[SageletProcess], dict[str, str]]:
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submit:
     """Submits all of this module's jobs to a server at once, so that the machine is never idle. Their names."""
     known: dict[SageletProcess, dict[str, str]] = {}
 
-    def submit(server: SageletProcess) -> dict[str, str]:
+    def submit(server: SageletProcess, runtime: str) -> dict[str, str]:
         if server not in known:
             clients = Clients(server, tmp_path_factory.mktemp("workers"))
-            known[server] = clients.python(HERE / "clients" / "workers.py", str(SCRIPTS), uuid.uuid4().hex[:8])
+            program, words = HERE / "clients" / "workers.py", (str(SCRIPTS), uuid.uuid4().hex[:8])
+            known[server] = clients.python(program, *words, *JOBS[runtime])
         return known[server]
 
     return submit
 
 
 @pytest.fixture
-def names(server: SageletProcess, submitted: Callable[[SageletProcess], dict[str, str]]) -> dict[str, str]:
-    return submitted(server)
+def names(request: pytest.FixtureRequest, server: SageletProcess, submitted: Submit) -> dict[str, str]:
+    """The names of the jobs of the test's runtime."""
+    return submitted(server, request.node.callspec.params["server"])
 
 
 #: Seconds; a worker waits 1,800 s for another that is only slow.
@@ -79,6 +89,7 @@ def assert_as_one_process(jobs: Jobs, name: str, log: list[str]) -> None:
         torch.testing.assert_close(trained[key], value, rtol=1e-4, atol=1e-6)
 
 
+@in_docker
 def test_the_launcher_script_on_two_hosts_with_two_workers_each(jobs: Jobs, names: dict[str, str]) -> None:
     logs = completed(jobs, names["launcher"])
     assert any("step 7 of 4 workers" in line for line in logs["algo-1"])
@@ -87,6 +98,7 @@ def test_the_launcher_script_on_two_hosts_with_two_workers_each(jobs: Jobs, name
     assert any("Python 3.8" in line for line in logs["algo-1"] if line.startswith("sagelet: "))
 
 
+@by_processes
 def test_the_hugging_face_trainer_on_two_workers(jobs: Jobs, names: dict[str, str], tmp_path: Path) -> None:
     logs = completed(jobs, names["trainer"])
     assert "on xla with 2 workers" in logs["algo-1"]
@@ -112,6 +124,7 @@ def native_trainer(directory: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@by_processes
 def test_native_ddp_on_two_hosts_with_four_workers_each(jobs: Jobs, names: dict[str, str]) -> None:
     logs = completed(jobs, names["ddp"])
     for number, log in enumerate(logs.values()):
@@ -123,6 +136,7 @@ def test_native_ddp_on_two_hosts_with_four_workers_each(jobs: Jobs, names: dict[
     assert_as_one_process(jobs, names["ddp"], logs["algo-1"])
 
 
+@by_processes
 def test_four_workers_of_a_script_that_only_defines_mp_fn(jobs: Jobs, names: dict[str, str]) -> None:
     log = completed(jobs, names["mp_fn"], HOSTS[:1])["algo-1"]
     assert any("torch_xla.distributed.xla_spawn --num_gpus 4 train_mp_fn.py" in line for line in log)
@@ -192,6 +206,7 @@ def left_over(job: str) -> list[str]:
         ]
 
 
+@in_docker
 def test_smddp_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:
     logs = completed(jobs, names["smddp"])
     for number, log in enumerate(logs.values(), 1):
@@ -200,6 +215,7 @@ def test_smddp_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:
     assert_as_one_process(jobs, names["smddp"], logs["algo-1"])
 
 
+@by_processes
 def test_torch_distributed_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:
     logs = completed(jobs, names["torchrun"])
     for rank, log in enumerate(logs.values()):
@@ -208,6 +224,7 @@ def test_torch_distributed_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> No
     assert_as_one_process(jobs, names["torchrun"], logs["algo-1"])
 
 
+@by_processes
 def test_a_compiler_that_is_not_enabled_leaves_the_script_native(jobs: Jobs, names: dict[str, str]) -> None:
     log = completed(jobs, names["disabled"], HOSTS[:1])["algo-1"]
     job = jobs.describe(names["disabled"])

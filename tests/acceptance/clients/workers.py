@@ -1,6 +1,6 @@
 """Jobs, most of several workers, as the documents' estimators of the SDK v2 ask for them. Prints their names as JSON.
 
-`workers.py SCRIPTS_DIRECTORY SUFFIX`. SUFFIX ends the jobs' names. Scripts that are not examples are in
+`workers.py SCRIPTS_DIRECTORY SUFFIX NAME...`. SUFFIX ends the jobs' names. Scripts that are not examples are in
 tests/acceptance/workers.
 """
 
@@ -135,7 +135,9 @@ def main() -> None:
     }
     pytorch = {"framework_version": "1.13.1", "py_version": "py39", **common}
     names = {}
-    for name, estimator in (hugging_face(common) | compiled(pytorch) | native(pytorch)).items():
+    estimators = hugging_face(common) | compiled(pytorch) | native(pytorch)
+    for name in sys.argv[3:]:
+        estimator = estimators[name]
         estimator.fit(wait=False, job_name=f"workers-{name.replace('_', '-')}-{sys.argv[2]}")
         names[name] = estimator.latest_training_job.name
     print("ANSWER " + json.dumps(names))
