@@ -189,6 +189,7 @@ class Sagelet:
         return collect_garbage(self.engine, self._s3.store, HubStore(self._settings.data), rules, dry_run=dry_run)
 
     def _empty(self, account: str) -> tuple[int, int]:
+        self._bridge.iam.forget(account)
         return self.engine.stop_all(account), self._s3.store.delete_buckets(account)
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:

@@ -132,6 +132,8 @@ class Engine:
         self._objects = objects
         #: Counts every change of a job, and every line and metric point, of any job.
         self.changes = self._store.changes
+        #: What IAM holds.
+        self.iam = self._store.iam
         self._metrics = metrics
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         self._warm = WarmPools(self._store, settings.data)

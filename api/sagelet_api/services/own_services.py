@@ -32,6 +32,7 @@ class OwnServices:
 
             return TrainingLogs(engine, bridge.log_groups).operations()
 
+        bridge.iam.keep_in(engine.iam)
         self.sagemaker = Late(sagemaker)
         #: By the service's signing name. moto answers an operation that is in no table.
         self.tables: Mapping[str, Operations] = {

@@ -24,6 +24,7 @@ from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, u
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.store import codec
+from sagelet_engine.store import iam as sql_iam
 from sagelet_engine.store import lists as sql_pages
 from sagelet_engine.store import logs as sql_logs
 from sagelet_engine.store import metrics as sql_metrics
@@ -74,6 +75,7 @@ class Store(Database):
             sql_orchestrations.Access(self._rows, self._write, self._changing, path)
         )
         self.pipelines = sql_pipelines.Pipelines(self._rows, self._write)
+        self.iam = sql_iam.IamRecords(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS, waiting)
 

@@ -1,6 +1,7 @@
 """The tables of the store, as a list of migrations."""
 
 from sagelet_engine.store import codec
+from sagelet_engine.store import iam as sql_iam
 from sagelet_engine.store import logs as sql_logs
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
@@ -83,4 +84,5 @@ MIGRATIONS = (
     sql_orchestrations.LIST_MIGRATION,
     codec.LIST_MIGRATION,
     sql_metrics.NOT_FINITE_MIGRATION,
+    sql_iam.MIGRATION,
 )

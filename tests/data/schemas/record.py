@@ -112,6 +112,14 @@ def fill_pipelines(store: Store) -> None:
         kept.update(begun, [done, runs])
 
 
+def fill_iam(store: Store) -> None:
+    """A role of each account, in a form of its own: the API says what is in a record."""
+    from sagelet_engine.store.iam import IamKey
+
+    for account in ACCOUNTS:
+        store.iam.change(account, "aws", {IamKey("roles", "AROA1"): json.dumps({"name": "R\u00fc", "path": "/"})})
+
+
 def fill_objects(root: Path) -> Path:
     """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
     from sagelet_engine.s3.multipart import NamedPart, Uploads
@@ -178,6 +186,8 @@ def main() -> None:
             fill_orchestrations(store)
         if hasattr(store, "pipelines"):
             fill_pipelines(store)
+        if hasattr(store, "iam"):
+            fill_iam(store)
         store.close()
         _write(target, "sagelet", path)
         if dump(path)[0] == 2:

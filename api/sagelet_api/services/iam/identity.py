@@ -116,7 +116,7 @@ class Identity:
             role_id = "AROA" + base64.b32encode(hashlib.sha256(context.role.encode()).digest())[:16].decode()
         if role_id is None:
             raise NoSuchEntity(
-                f"The execution role {execution_role.NAME} was deleted: create it again, or restart the server."
+                f"The execution role {execution_role.NAME} was deleted: create it again."
             )
         partition = self._principals.partition(context.region)
         who = f"assumed-role/{name}/{execution_role.SESSION}"

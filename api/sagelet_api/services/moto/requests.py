@@ -89,7 +89,8 @@ class MotoRequests:
         def start(*response: Any) -> None:
             answer[:] = response
 
-        body = b"".join(self._run(call, environ, start))
+        with self._iam.keeping(call.account, self._moto.partition(call.region), call.service, call.operation):
+            body = b"".join(self._run(call, environ, start))
         status, headers = answer[0], answer[1]
         speechless = not body and call.method != "HEAD"
         if not status.startswith(("2", "3")) and (speechless or body[:15].lower().startswith(_WEB_PAGES)):
