@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from sagelet_api.app import Application
-from sagelet_api.auth.permissions import action_of
+from sagelet_api.auth.iam_actions import actions_of
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import HEADERS, Call, Environ
@@ -181,6 +181,10 @@ def check(watched: Watched, signing_name: str, sent: Sent, name: str, tally: Cou
     # As it is spelled: policies are asked by this name.
     assert watched.asked[0].partition(":")[2] in names_of(signing_name), told
     assert watched.asked[:1] == [action_of(signing_name, _canonical(watched.ran[0], signing_name, watched.asked))], told
+
+
+def action_of(signing_name: str, operation: str) -> str:
+    return actions_of(signing_name, operation)[0].name
 
 
 @cache

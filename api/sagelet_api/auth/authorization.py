@@ -4,10 +4,10 @@ Requests, steps of pipelines, staging, uploads and functions all ask here, when 
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Protocol
 
-from sagelet_api.auth.permissions import EXECUTION_POLICY_TEXT, TRAINING_POLICY_TEXT, Policy, allows
+from sagelet_api.auth.permissions import EXECUTION_POLICY_TEXT, TRAINING_POLICY_TEXT
+from sagelet_api.auth.policies import Policy, evaluate, shown
 from sagelet_engine.model.batch_keys import is_staging_bucket, job_may, staging_bucket
 from sagelet_engine.model.principal import NotAuthorized, Principal, PrincipalKind
 
@@ -16,8 +16,6 @@ _NEEDS_NOTHING = "sts:GetCallerIdentity"
 #: These make keys that never end, while a job ends.
 _LASTING = ("iam:CreateAccessKey", "iam:UpdateAccessKey")
 _PASS_ROLE = "iam:PassRole"
-#: Policies that are parsed at once. A server asks about each object of a job again.
-_PARSED = 1024
 
 
 class RolePolicies(Protocol):
@@ -25,6 +23,10 @@ class RolePolicies(Protocol):
 
     def role_policies(self, arn: str) -> Sequence[str]:
         """Returns the policies of a role, inline and attached. Empty for a role that IAM does not know."""
+        ...
+
+    def role_boundary(self, arn: str) -> Sequence[str] | None:
+        """Returns the permissions boundary of a role, or None if it has none. Empty if its policy does not exist."""
         ...
 
 
@@ -37,7 +39,7 @@ class Authorization:
 
     def __call__(self, principal: Principal, action: str, resource: str) -> None:
         if not self.allows(principal, action, resource):
-            raise NotAuthorized(principal, action, resource)
+            raise NotAuthorized(principal, shown(action), shown(resource))
 
     def limits(self, principal: Principal) -> bool:
         """True if there is something that the principal may not do. IAM's policies limit an owner's session of a role
@@ -66,7 +68,7 @@ class Authorization:
         if action == _PASS_ROLE and self._is_unwritten(principal) and _is_written(self._iam.role_policies(resource)):
             return False
         limits = self._limits_of(principal)
-        return all(allows([_parsed(text) for text in policies], action, resource) for policies in limits)
+        return evaluate([[Policy.parse(text) for text in policies] for policies in limits], action, resource)
 
     def _limits_of(self, principal: Principal) -> list[Sequence[str]]:
         """Returns sets of policies, each of which must allow what the principal does."""
@@ -74,6 +76,8 @@ class Authorization:
         by_role = principal.kind is not PrincipalKind.SESSION or self._enforce or principal.limited
         if principal.role and (by_role or principal.within is not None):
             limits.append(self._policies_of(principal))
+            boundary = self._iam.role_boundary(principal.role)
+            limits.extend([] if boundary is None else [boundary])
         return limits
 
     def _policies_of(self, principal: Principal) -> Sequence[str]:
@@ -110,6 +114,3 @@ def _may_stage(principal: Principal, action: str, bucket: str, key: str) -> bool
 def _is_written(policies: Sequence[str]) -> bool:
     """True if somebody has given the role a policy. Roles that are there from the start have the training policy."""
     return any(text != TRAINING_POLICY_TEXT for text in policies)
-
-
-_parsed = lru_cache(_PARSED)(Policy.parse)

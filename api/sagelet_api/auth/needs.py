@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from sagelet_api.auth.permissions import action_of, resource_of
+from sagelet_api.auth.iam_resources import needed, requested, texts_of
 from sagelet_api.protocol.calls import Call, Environ, read_body, rewind
 from sagelet_api.protocol.operation_names import form_fields
 from sagelet_api.protocol.operations import MAX_BODY
+from sagelet_api.protocol.unpacking import unpack
 from sagelet_api.protocol.validation import rule_book
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.principal import Principal
@@ -25,7 +26,9 @@ _ROLE = "RoleArn"
 
 def needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
     """Yields IAM's actions and their resources, all of which must be allowed to the caller, for any service but S3."""
-    yield action_of(call.service, call.operation), _assumed(call, environ) or resource_of(call)
+    assumed = _assumed(call, environ)
+    for action, resource in requested(call, environ):
+        yield action, assumed or resource
     if call.service in _HAND_ON_ROLES and _has_roles(call.model, call.operation):
         yield from _passed(call.caller, call.model, call.operation, _body(environ))
 
@@ -34,13 +37,14 @@ def needs_of(
     principal: Principal, region: str, service: str, operation: str, body: JsonObject
 ) -> Iterator[tuple[str, str]]:
     """Yields the same for a call from inside the server. `service`: its signing name and the name of its model."""
-    yield action_of(service, operation), f"arn:aws:{service}:{region}:{principal.account}:*"
+    yield from needed(service, operation, region, principal.account, texts_of(body))
     if service in _HAND_ON_ROLES:
         yield from _passed(principal, service, operation, body)
 
 
 def _body(environ: Environ) -> Any:
-    body = read_body(environ, MAX_BODY)
+    # What runs unpacks it, too.
+    body = unpack(environ, read_body(environ, MAX_BODY), MAX_BODY)
     rewind(environ, body)
     try:
         return json.loads(body or b"{}")

@@ -69,6 +69,11 @@ def models_of(signing_name: str) -> tuple[ServiceModel, ...]:
     return _table().get(signing_name, ())
 
 
+def signing_names() -> list[str]:
+    """Returns the signing names of all services that sagelet or moto answers."""
+    return [*_table()]
+
+
 def signing_name_of(model: str) -> str | None:
     return _signing_names().get(model)
 

@@ -92,8 +92,8 @@ def test_what_it_may_not(world: ApiWorld) -> None:
     sagemaker = inside(world, environment, "sagemaker")
     assert denied(sagemaker.create_training_job, **request("two")) == (
         f"User: arn:aws:sts::{ACCOUNT}:assumed-role/SageMakerRole/SageMaker is not authorized to perform: "
-        f"sagemaker:CreateTrainingJob on resource: arn:aws:sagemaker:{REGION}:{ACCOUNT}:* because no identity-based "
-        "policy allows the sagemaker:CreateTrainingJob action"
+        f"sagemaker:CreateTrainingJob on resource: arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/two because no "
+        "identity-based policy allows the sagemaker:CreateTrainingJob action"
     )
     for operation, parameters in (
         ("stop_training_job", {"TrainingJobName": "one"}),

@@ -115,9 +115,7 @@ class Identity:
             # A job runs with a role that IAM does not know, unless --enforce-iam forbids it.
             role_id = "AROA" + base64.b32encode(hashlib.sha256(context.role.encode()).digest())[:16].decode()
         if role_id is None:
-            raise NoSuchEntity(
-                f"The execution role {execution_role.NAME} was deleted: create it again."
-            )
+            raise NoSuchEntity(f"The execution role {execution_role.NAME} was deleted: create it again.")
         partition = self._principals.partition(context.region)
         who = f"assumed-role/{name}/{execution_role.SESSION}"
         return {
