@@ -1,5 +1,6 @@
 """A role that may do everything except what a Deny, in some form, denies. The Deny holds, also after `kill -9`."""
 
+import gzip
 import json
 import uuid
 from collections.abc import Iterator
@@ -169,6 +170,33 @@ def test_a_boundary_that_does_not_exist_permits_nothing(world: ApiWorld) -> None
     iam, sts, endpoint = owner(world, "iam"), owner(world, "sts"), f"http://127.0.0.1:{world.port}"
     bound = role(iam, EVERYTHING, PermissionsBoundary=f"arn:aws:iam::{ACCOUNT}:policy/nobody-made-it")
     assert refused(session(sts, endpoint, "sqs", bound).list_queues)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_body_is_read_as_what_runs_reads_it(world: ApiWorld, packed: bool) -> None:
+    """moto unpacks a body, so the roles and resources in it are those of the unpacked one."""
+    iam, sts, endpoint = owner(world, "iam"), owner(world, "sts"), f"http://127.0.0.1:{world.port}"
+    other = role(iam, EVERYTHING)
+    denial = {"Effect": "Deny", "Action": "iam:PassRole", "Resource": other}
+    functions = session(sts, endpoint, "lambda", role(iam, EVERYTHING, denial))
+    queues = session(
+        sts, endpoint, "sqs", role(iam, EVERYTHING, {**denial, "Action": "sqs:*", "Resource": f"arn:aws:sqs:{HERE}:q"})
+    )
+    if packed:
+        functions.meta.events.register("before-call.lambda", pack)
+        queues.meta.events.register("before-call.sqs", pack)
+    code = {"ZipFile": b"no zip"}
+    assert refused(
+        functions.create_function, FunctionName="f2", Runtime="python3.11", Role=other, Handler="f.h", Code=code
+    )
+    assert refused(queues.create_queue, QueueName="q")
+    assert not refused(queues.create_queue, QueueName="q2")
+
+
+def pack(params: dict[str, Any], **_: Any) -> None:
+    body = params["body"]
+    params["body"] = gzip.compress(body.encode() if isinstance(body, str) else body)
+    params["headers"]["Content-Encoding"] = "gzip"
 
 
 def test_a_denial_holds_after_kill_9(tmp_path: Path) -> None:

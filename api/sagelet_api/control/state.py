@@ -1,7 +1,8 @@
 """The control endpoints of the data directory.
 
 `POST /_sagelet/reset`: the server releases its data directory, empties it and starts anew. `/_sagelet/gc`: it removes
-files that are not needed any more. `/_sagelet/empty-account`: it stops what runs in an account, and removes its buckets and its IAM.
+files that are not needed any more. `/_sagelet/empty-account`: it stops what runs in an account, and removes its
+buckets and its IAM.
 
 The caller proves with a file in the directory that the directory is theirs. A job's container reaches this endpoint,
 too, but not the directory.

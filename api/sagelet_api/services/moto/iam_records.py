@@ -99,7 +99,7 @@ def _value(value: Any, places: Mapping[int, tuple[str, str]]) -> Any:
 class _Restoring:
     def __init__(self, iam: Any) -> None:
         self._iam = iam
-        self._models = import_module(_MODELS)
+        self._models = import_module("moto.iam.models")
         self._objects: dict[tuple[str, str], Any] = {}
 
     def run(self, records: Mapping[IamKey, Any]) -> None:
