@@ -62,6 +62,7 @@ from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
+from sagelet_engine.store.iam import IamRecords
 from sagelet_engine.store.jobs import Store
 
 if TYPE_CHECKING:
@@ -132,8 +133,6 @@ class Engine:
         self._objects = objects
         #: Counts every change of a job, and every line and metric point, of any job.
         self.changes = self._store.changes
-        #: What IAM holds.
-        self.iam = self._store.iam
         self._metrics = metrics
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         self._warm = WarmPools(self._store, settings.data)
@@ -162,6 +161,11 @@ class Engine:
         steady.begin_at(self._last_change_ms())
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
+
+    @property
+    def iam(self) -> IamRecords:
+        """What IAM holds."""
+        return self._store.iam
 
     def _open(self) -> tuple[KeyPair, Store]:
         """Opens the data directory. Gives its lock back if that fails."""

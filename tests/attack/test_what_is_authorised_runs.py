@@ -26,6 +26,7 @@ from sagelet_api.protocol.operations import RestOperation
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3 import service
 from sagelet_engine.base.loading import Late
+from sagelet_engine.model.principal import owner
 from support.protocol_requests import TWO_NAMES, Sent, confused, protocols_of, service_model, written
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -49,7 +50,9 @@ class Door(RequestGuard):
         self._asked = asked
 
     def admit(self, call: Call, environ: Environ) -> Call:
-        return call._replace(permit=lambda action, _resource: self._asked.append(action))
+        return call._replace(
+            principal=owner(call.account), permit=lambda action, _resource: self._asked.append(action)
+        )
 
 
 class Watched:
