@@ -50,9 +50,7 @@ class Door(RequestGuard):
         self._asked = asked
 
     def admit(self, call: Call, environ: Environ) -> Call:
-        return call._replace(
-            principal=owner(call.account), permit=lambda action, _resource: self._asked.append(action)
-        )
+        return call._replace(principal=owner(call.account), permit=lambda action, _resource: self._asked.append(action))
 
 
 class Watched:
