@@ -25,8 +25,10 @@ _PAGE = re.compile(r"/API_(?:\w+_)?(\w+)\.html")
 
 
 def service(definition: dict[str, Any], signing_name: str) -> dict[str, Any]:
-    """Returns the actions with their resources (`*`: required), the ARNs of those, and for each operation that is no
-    action itself the actions whose page in AWS's reference is that operation's.
+    """Returns the actions with their resources (`*`: required), and the ARNs of these resources.
+
+    Some operations have another name than their action. Their actions are those that link to the operation's page in
+    AWS's reference.
     """
     actions = {name: _resources(one) for name, one in sorted(definition["privileges"].items())}
     used = {resource.rstrip("*") for resources in actions.values() for resource in resources}

@@ -34,7 +34,7 @@ _OF_ACCOUNT = ("account_aliases", "account_password_policy")
 _ACCOUNT = "account"
 _TAGS = IamKey(_ACCOUNT, "tags")
 _MODELS = "moto.iam.models"
-#: A class of policies that moto brings. They are no records.
+#: The class of policies that moto brings. They have no records.
 _BROUGHT = "AWSManagedPolicy"
 
 
@@ -119,7 +119,7 @@ class _Restoring:
     def _class(self, name: str) -> Any:
         found = vars(self._models)[name]
         if not isinstance(found, type) or found.__module__ != _MODELS:
-            raise TypeError(f"{name} is no class of moto's IAM")
+            raise TypeError(f"{name} is not a class in moto's IAM")
         return found
 
     def _fill(self, one: Any, record: Mapping[str, Any]) -> Any:
@@ -147,7 +147,7 @@ class _Restoring:
         return getattr(self._iam, kind)[name] if known is None else known
 
     def _count_attachments(self) -> None:
-        """Counts those of the policies that moto brings, which are no records."""
+        """Counts the attachments of policies that moto brings. They have no records."""
         for holder in self._holders():
             for policy in holder.managed_policies.values():
                 if type(policy).__name__ == _BROUGHT:
