@@ -82,6 +82,10 @@ class MotoIam:
             self._records.change(account, partition, changed)
             self._durable[account, partition] = now
 
+    def _is_unused(self) -> bool:
+        """True if IAM holds only what is there from the start: no call has needed moto, and nothing was durable."""
+        return not self._moto.is_loaded and not self._former
+
     def load_former(self) -> None:
         """Restores all accounts of an earlier process. moto's services look for roles in IAM."""
         for account, partition in self._former:
@@ -113,7 +117,7 @@ class MotoIam:
 
     def secret_of(self, access_key: str) -> tuple[str, str] | None:
         """Returns secret and account of a user's active key, or None if nobody has such a key."""
-        if not self._moto.is_loaded and not self._former:
+        if self._is_unused():
             return None
         for iam in self._every_iam():
             key = iam.access_keys.get(access_key)
@@ -140,7 +144,7 @@ class MotoIam:
 
     def role_policies(self, arn: str) -> Sequence[str]:
         """Returns the policies of a role as JSON, inline and attached. Empty for a role that IAM does not know."""
-        if not self._moto.is_loaded:
+        if self._is_unused():
             # Nobody has made a role yet. The first job of a server must not load moto.
             return [TRAINING_POLICY_TEXT] if execution_role.is_seeded(arn) else []
         role = self._role(arn)
@@ -153,7 +157,7 @@ class MotoIam:
         """Returns the permissions boundary of a role, or None if it has none. A boundary whose policy does not exist
         permits nothing.
         """
-        role = self._role(arn)
+        role = None if self._is_unused() else self._role(arn)
         boundary = None if role is None else role.permissions_boundary_arn
         if not boundary:
             return None
