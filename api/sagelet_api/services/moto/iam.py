@@ -157,7 +157,7 @@ class MotoIam:
         """Returns the permissions boundary of a role, or None if it has none. A boundary whose policy does not exist
         permits nothing.
         """
-        role = None if self._is_unused() else self._role(arn)
+        role: Any = None if self._is_unused() else self._role(arn)
         boundary = None if role is None else role.permissions_boundary_arn
         if not boundary:
             return None
