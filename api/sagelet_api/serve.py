@@ -131,10 +131,12 @@ class Sagelet:
     def _make_hub(self, settings: Settings) -> "Hub":
         from sagelet_api.hub.readers import JobReaders
         from sagelet_api.hub.service import Hub
+        from sagelet_api.hub.upstream import Upstream
         from sagelet_engine.hub.store import HubStore
 
         readers = JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth)
-        return Hub(HubStore(settings.data), readers)
+        upstream = None if settings.offline else Upstream(settings.hub_upstream)
+        return Hub(HubStore(settings.data), readers, upstream)
 
     def _make_site(self, own: OwnServices) -> "Site":
         from sagelet_api.web.site import Site

@@ -158,6 +158,10 @@ class Settings:
     tls: bool = False
     #: True if jobs find the data directory's hub in HF_ENDPOINT.
     hub: bool = True
+    #: The real Hub, which is asked for what that hub does not have.
+    hub_upstream: str = "https://huggingface.co"
+    #: True if no host outside is asked.
+    offline: bool = False
     #: TOML file with the user's own image rules, which come before sagelet's.
     image_rules: Path | None = None
     #: The name or address at which the nodes of a Slurm cluster reach this server. None: `host`.

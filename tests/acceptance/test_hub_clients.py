@@ -13,6 +13,7 @@ from sagelet_engine.hub.names import Kind
 from support.clients import ENVIRONMENT_HUB, ROOT, answer_of, run_client
 from support.hub import GLUE, add_files, left_for_others, write_files
 from support.proxy import RecordingProxy
+from support.real_hub import RealHub
 from support.server import SageletProcess
 
 pytestmark = pytest.mark.hubclients
@@ -64,6 +65,27 @@ def test_huggingface_hub(server: SageletProcess, tmp_path: Path, year: str) -> N
         assert "RepositoryNotFoundError" in found["misses"][0]
     if year == "today":
         assert all(MISS in miss for miss in found["misses"])
+
+
+@pytest.mark.parametrize("year", ["2021", "2022", "today"])
+def test_clients_get_what_only_the_real_hub_has(tmp_path: Path, year: str) -> None:
+    """With a stand-in of it: an old name, a redirect to a storage of another host, a miss."""
+    of_year = [] if year == "today" else [str(ENVIRONMENT_HUB / year)]
+    theirs, home = tmp_path / "theirs", tmp_path / "home"
+    home.mkdir()
+    process = SageletProcess(tmp_path / "ours", "--runtime", "process")
+    command = [str(process.program), "hub", "make-tiny", "gpt2", "--data", str(theirs)]
+    subprocess.run(command, check=True, timeout=60)
+    with RealHub(theirs) as real:
+        process.environment |= {"SAGELET_OFFLINE": "0", "SAGELET_HUB_UPSTREAM": real.endpoint}
+        with process:
+            found = answer(process, home, "hub_client.py", *of_year, **(HOOK if year == "2021" else {}))
+        assert found["weights"] > 300_000
+        assert found["again"]
+        assert {path.rpartition("/")[2] for _, path, _ in real.stored} >= {"pytorch_model.bin"}
+        assert any(path.startswith("/gpt2/resolve/") for _, path, _ in real.seen)
+        if year == "today":
+            assert "RepositoryNotFoundError" in found["misses"][0]
 
 
 def test_datasets_of_today(server: SageletProcess, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ NATIVE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-g
 COMPILED = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
 ENDED = ("Completed", "Failed", "Stopped")
 #: Variables of every server that a test starts.
-ENVIRONMENT: dict[str, str] = {}
+ENVIRONMENT: dict[str, str] = {"SAGELET_OFFLINE": "1"}
 AnyServer = TypeVar("AnyServer", bound="ServerProcess")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -50,6 +51,23 @@ class HostName(click.types.StringParamType):
         return [name.strip() for name in rv.split(",") if name.strip()]
 
 
+class HubUrl(click.types.StringParamType):
+    """Takes the URL of a Hugging Face Hub: http or https, a host, perhaps a path."""
+
+    name = "URL"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(super().convert(value, param, ctx)).rstrip("/")
+        try:
+            parts = urlsplit(text)
+            sound = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+        except ValueError:
+            sound = False
+        if not sound or "@" in parts.netloc or parts.query or parts.fragment or not text.isprintable():
+            self.fail(f"{text!r} is not the URL of a Hub, such as https://huggingface.co", param, ctx)
+        return text
+
+
 OPTIONS = (
     option("--host", default="127.0.0.1", help="Address to listen on."),
     option("--port", default=4599, type=int, help="Port to listen on; 0 takes a free one."),
@@ -93,6 +111,13 @@ OPTIONS = (
     option("--auth", is_flag=True, help="Accept only calls signed with the key pair in DATA/credentials."),
     option("--tls", is_flag=True, help="HTTPS, with sagelet's certificate: set AWS_CA_BUNDLE to DATA/tls/ca.pem."),
     option("--no-hub", is_flag=True, help="Jobs use the real Hugging Face Hub instead of `sagelet hub`."),
+    option(
+        "--hub-upstream",
+        default="https://huggingface.co",
+        type=HubUrl(),
+        help="The Hugging Face Hub, or a mirror, for what `sagelet hub` does not have.",
+    ),
+    option("--offline", is_flag=True, help="Ask no Hugging Face Hub outside: what `sagelet hub` lacks is missing."),
     option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules."),
     option(
         "--writable-image",
@@ -169,6 +194,8 @@ def settings_of(
     root_image: tuple[str, ...],
     log_size: int,
     no_hub: bool,
+    hub_upstream: str,
+    offline: bool,
     file_system: tuple[str, ...],
     **same: Any,
 ) -> Settings:
@@ -189,6 +216,8 @@ def settings_of(
         root_images=root_image,
         log_bytes=log_size,
         hub=not no_hub,
+        hub_upstream=hub_upstream,
+        offline=offline,
         file_systems=_by_id(file_system),
         **same,
     )

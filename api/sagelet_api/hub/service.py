@@ -5,13 +5,14 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import parse_qs
 
 from sagelet_api.hub import documents
 from sagelet_api.hub.errors import HubError, no_entry, no_repository, no_revision, no_such_path, read_only
-from sagelet_api.hub.readers import Readers
+from sagelet_api.hub.readers import Reader, Readers
 from sagelet_api.hub.routes import Asked, Route, find_route
+from sagelet_api.hub.upstream import Question, Unreachable, Upstream
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Call, Environ, StartResponse, read_body
 from sagelet_api.protocol.file_body import FileBody
@@ -39,6 +40,17 @@ _HEADERS = [
 ]
 
 
+#: Misses that the real Hub may have. A repository that was added is whole: what it lacks is not asked for.
+_MISSES = ("RepoNotFound", "RevisionNotFound")
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A body that holds something."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Reply:
     status: int
@@ -50,8 +62,10 @@ class Reply:
 class Hub:
     """Answers the Hub's read API. `readers` identify the caller of a request."""
 
-    def __init__(self, store: HubStore, readers: Readers) -> None:
+    def __init__(self, store: HubStore, readers: Readers, upstream: Upstream | None = None) -> None:
+        """`upstream`: the real Hub, which is asked for what is not here. None: nobody is."""
         self._store = store
+        self._upstream = upstream
         self._readers = readers
         self._answers: dict[Asked, Callable[[Route, Call, Environ], Reply]] = {
             Asked.LIST: self._list,
@@ -64,25 +78,30 @@ class Hub:
         }
 
     def __call__(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
-        who = ""
+        who = Reader("")
         try:
             path = environ.get("REQUEST_URI", call.path).partition("?")[0].removeprefix(PREFIX)
-            reader, path = _parted(path)
-            who = self._readers.name(reader, environ)
-            reply = self._answer(path, call, environ)
+            part, path = _parted(path)
+            who = self._readers.find(part, environ)
+            try:
+                reply = self._answer(path, call, environ)
+            except HubError as error:
+                if self._upstream is None or who.isolated or error.code not in _MISSES:
+                    raise
+                reply = self._passed_on(self._upstream, error, part, path, call, environ)
         except HubError as error:
             if error.code == "RepoNotFound":
-                _log.warning("%s: %s", who, error.message)
+                _log.warning("%s: %s", who.name, error.message)
             reply = _refusal(error)
         except AwsError as error:
             reply = _refusal(HubError(error.status, "", error.message))
         except DamagedRepository as error:
-            _log.warning("%s: %s", who, error)
+            _log.warning("%s: %s", who.name, error)
             reply = _refusal(HubError(500, "", str(error)))
         start(f"{reply.status} {reply.phrase or HTTPStatus(reply.status).phrase}", [*_HEADERS, *reply.headers])
         if call.method != "HEAD":
             return reply.body
-        if isinstance(reply.body, FileBody):
+        if isinstance(reply.body, Closable):
             reply.body.close()
         return []
 
@@ -93,6 +112,21 @@ class Hub:
         if call.method not in ("GET", "HEAD") and (call.method, route.asked) != ("POST", Asked.PATHS):
             raise read_only(call.method)
         return self._answers[route.asked](route, call, environ)
+
+    def _passed_on(
+        self, upstream: Upstream, miss: HubError, part: str, path: str, call: Call, environ: Environ
+    ) -> Reply:
+        """Returns the real Hub's answer in place of a miss. Raises the miss if that host cannot be reached."""
+        where = f"{PREFIX}{part}" if part else PREFIX.rstrip("/")
+        base = f"{environ['wsgi.url_scheme']}://{call.headers.get('host', '')}{where}"
+        body = read_body(environ, _MAX_BODY) if call.method == "POST" else None
+        query = str(environ.get("QUERY_STRING", ""))
+        try:
+            answer = upstream.ask(Question(call.method, f"/{path}", query, call.headers, body, base))
+        except Unreachable as error:
+            raise HubError(miss.status, miss.code, f"{miss.message}. {error}") from error
+        said = next((value for name, value in answer.headers if name.lower() == "x-error-message"), "")
+        return Reply(answer.status, answer.headers, answer.body, _of_a_header(said) if said else "")
 
     def _found(self, route: Route) -> tuple[Repository, Commit]:
         """Returns the repository and commit, by any name that the repository has here."""

@@ -74,8 +74,8 @@ def _instead(miss: Miss) -> str:
 
 RULE = Rule(
     name="not-in-the-hub",
-    why="from_pretrained and load_dataset ask the hub of the data directory, not the one on the network. It has only "
-    "what was added to it.",
+    why="from_pretrained and load_dataset ask the hub of the data directory, which has what was added to it. For the "
+    "rest it asks the real one, unless the server has no network or runs with --offline.",
     instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`. Jobs find that hub in "
     "HF_ENDPOINT, unless the server has --no-hub or their Environment sets HF_ENDPOINT. A job with "
     "EnableNetworkIsolation reaches no hub: bring the files in a channel (`sagelet docs hub`).",

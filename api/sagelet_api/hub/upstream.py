@@ -1,0 +1,200 @@
+"""The real Hub behind this one: answers for repositories that were not added here.
+
+The server asks, and passes the answer on. It does not redirect the client there, for three reasons. Clients drop a
+token at a redirect to another host, so private repositories would be refused. They take a file's commit and ETag from
+the first answer, and a redirect without them is an error. And clients of 2021 follow no redirect of a HEAD. A redirect
+of the real Hub to its storage is passed on: clients expect it, and large files do not go through this server.
+
+Only the configured host is asked, by a path that this hub knows. A redirect is followed within that host only.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from sagelet_api.hub.errors import HubError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds until the host has answered a connection, and between two pieces of an answer.
+CONNECT_S, READ_S = 5.0, 30.0
+#: Seconds for which a host that cannot be reached is not asked again.
+PAUSE_S = 30.0
+#: Requests that wait for the host at once. Others wait for their turn up to READ_S seconds.
+AT_ONCE = 16
+#: Redirects that are followed within the host.
+MOST_REDIRECTS = 5
+_PIECE = 64 * 1024
+#: Headers that go there. The token only if it is one: an AWS signature is nothing for that host.
+_ASKED = ("range", "if-range", "if-none-match", "content-type")
+_TOKEN = "bearer "
+#: Headers that come back. Those of Xet storage do not: its clients would ask for tokens at a path that is not here.
+_PASSED = (
+    "Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "X-Repo-Commit", "X-Linked-ETag",
+    "X-Linked-Size", "X-Error-Code", "X-Error-Message",
+)  # fmt: skip
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Unreachable(Exception):
+    """The host does not answer. The text says why."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request as it goes to the host."""
+
+    method: str
+    #: Quoted, with a slash in front, as the client sent it.
+    path: str
+    query: str
+    #: In lower case.
+    headers: Mapping[str, str]
+    body: bytes | None
+    #: The URL under which the client asks this hub, for links of the host to itself.
+    base: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: list[tuple[str, str]]
+    body: Iterable[bytes]
+
+
+class Upstream:
+    """Asks one host."""
+
+    def __init__(self, url: str) -> None:
+        """`url`: `https://huggingface.co`, or that of a mirror, with a path or without."""
+        self.url = url.rstrip("/")
+        self._origin = _origin(self.url)
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._guard = threading.Lock()
+        self._pool: urllib3.PoolManager | None = None
+        #: Until when the host is not asked, and why.
+        self._pause: tuple[float, str] = (0.0, "")
+
+    def ask(self, question: Question) -> Answer:
+        """Returns the host's answer. Its body must be read to the end or closed. Raises Unreachable, HubError."""
+        until, why = self._pause
+        if time.monotonic() < until:
+            raise Unreachable(why)
+        if not self._turns.acquire(timeout=READ_S):
+            raise HubError(503, "", f"Too many requests wait for {self.url}; try again")
+        try:
+            response = self._followed(question)
+        except HTTPError as error:
+            self._turns.release()
+            why = f"{self.url} cannot be reached: {_reason(error)}"
+            _log.warning("%s", why)
+            self._pause = (time.monotonic() + PAUSE_S, why)
+            raise Unreachable(why) from error
+        except BaseException:
+            self._turns.release()
+            raise
+        return Answer(response.status, self._headers(response, question), _Body(response, self._turns))
+
+    def _followed(self, question: Question) -> urllib3.BaseHTTPResponse:
+        """Asks, and follows redirects within the host. Raises HTTPError, HubError."""
+        url = f"{self.url}{question.path}" + (f"?{question.query}" if question.query else "")
+        for _ in range(MOST_REDIRECTS + 1):
+            response = self._manager().request(
+                question.method,
+                url,
+                headers=_headers_of(question),
+                body=question.body,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            target = urljoin(url, response.headers.get("Location", ""))
+            if response.status not in _REDIRECTS or not self._is_here(target):
+                return response
+            response.release_conn()
+            response.close()
+            url = target
+        raise HubError(502, "", f"{self.url} redirects more than {MOST_REDIRECTS} times")
+
+    def _is_here(self, url: str) -> bool:
+        return _origin(url) == self._origin and url.startswith((f"{self.url}/", f"{self.url}?"))
+
+    def _headers(self, response: urllib3.BaseHTTPResponse, question: Question) -> list[tuple[str, str]]:
+        found = [(name, response.headers[name]) for name in _PASSED if name in response.headers]
+        if (target := response.headers.get("Location")) and response.status in _REDIRECTS:
+            found.append(("Location", urljoin(self.url, target)))
+        if link := response.headers.get("Link"):
+            # The next page of a list.
+            found.append(("Link", link.replace(f"<{self.url}/", f"<{question.base}/")))
+        return [(name, value) for name, value in found if value.isprintable()]
+
+    def _manager(self) -> urllib3.PoolManager:
+        with self._guard:
+            if self._pool is None:
+                self._pool = _made(self.url)
+            return self._pool
+
+
+class _Body:
+    """A body that gives its turn back at its end."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, turns: threading.BoundedSemaphore) -> None:
+        self._response = response
+        self._turns = turns
+        self._open = True
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._response.stream(_PIECE, decode_content=False)
+        except HTTPError as error:
+            raise OSError(f"the answer of the real Hub was cut: {_reason(error)}") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._response.close()
+            self._turns.release()
+
+
+def _made(url: str) -> urllib3.PoolManager:
+    """Makes the connections, through the proxy that the environment names. The user's netrc is not read."""
+    timeout = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
+    proxy = getproxies().get(urlsplit(url).scheme)
+    if proxy and not proxy_bypass(urlsplit(url).hostname or ""):
+        return urllib3.ProxyManager(proxy, timeout=timeout, retries=False, maxsize=AT_ONCE)
+    return urllib3.PoolManager(timeout=timeout, retries=False, maxsize=AT_ONCE)
+
+
+def _headers_of(question: Question) -> dict[str, str]:
+    given = question.headers
+    token = given.get("authorization", "")
+    return {
+        "User-Agent": "sagelet",
+        "Accept-Encoding": "identity",
+        **{name: given[name] for name in _ASKED if name in given},
+        **({"Authorization": token} if token.lower().startswith(_TOKEN) else {}),
+    }
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    try:
+        return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", "", None
+
+
+def _reason(error: HTTPError) -> str:
+    """Returns the last cause of an error as text: urllib3 wraps the system's."""
+    text = str(getattr(error, "reason", None) or error).rpartition(": ")[2]
+    return re.sub(r"^\[Errno -?\d+\] ", "", text)[:200]
