@@ -48,8 +48,17 @@ class Script:
 
     def statement(self, line: int) -> tuple[ast.stmt, tuple[ast.stmt, ...]] | None:
         """Returns the innermost statement of a line, with the statements around it."""
-        covering = [entry for entry in self._statements if entry[0].lineno <= line <= (entry[0].end_lineno or 0)]
-        return max(covering, key=lambda entry: len(entry[1]), default=None)
+        return self._innermost.get(line)
+
+    @cached_property
+    def _innermost(self) -> dict[int, tuple[ast.stmt, tuple[ast.stmt, ...]]]:
+        """Returns the innermost statement of each line. A script has as many calls that ask as it has lines."""
+        found: dict[int, tuple[ast.stmt, tuple[ast.stmt, ...]]] = {}
+        for entry in sorted(self._statements, key=lambda entry: len(entry[1])):
+            for line in range(entry[0].lineno, (entry[0].end_lineno or 0) + 1):
+                if line not in found or len(found[line][1]) < len(entry[1]):
+                    found[line] = entry
+        return found
 
     def in_loop(self, line: int) -> bool:
         """True if the line is in the body of a loop of its own function."""
