@@ -15,6 +15,7 @@ from sagelet_api.http.connection import WAITING, Connection
 from sagelet_api.http.connection_manager import MORE, STARVED, BoundedConnectionManager
 from sagelet_api.http.request_log import log_answer
 from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
+from sagelet_api.http.workers import Workers
 from sagelet_api.protocol.calls import FROM_CONTAINERS, HEADERS, Environ, WsgiApp
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.protocol.header_rules import check_head
@@ -85,7 +86,7 @@ class Server:
             raise
 
     def stop(self) -> None:
-        """Closes the port, waits at most 2 s for requests in work, and returns. May be called twice."""
+        """Closes the port, waits for requests in work, at most 2 s and LAST_S, and returns. May be called twice."""
         for server in self._servers:
             server.stop()
         for thread in self._threads:
@@ -220,6 +221,7 @@ class _HttpServer(wsgi.Server):
     _looked = (0.0, 0.0)
 
     def prepare(self) -> None:
+        self.requests = Workers(self, min=THREADS, max=MOST_THREADS)
         super().prepare()
         self._connections._selector.close()
         self._connections = BoundedConnectionManager(self, self.addresses)

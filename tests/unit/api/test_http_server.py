@@ -2,6 +2,7 @@ import http.client
 import json
 import re
 import socket
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from sagelet_api.http import connection
+from sagelet_api.http import connection, workers
 from sagelet_api.http.connection import Connection, ResponseWriter
 from sagelet_api.http.connection_manager import IDLE
 from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
@@ -42,6 +43,32 @@ def test_port_zero_is_a_free_port_and_reported() -> None:
         assert server.port > 0
         assert server.endpoint == f"http://127.0.0.1:{server.port}"
         assert ask("127.0.0.1", server.port, b"x" * 3_000_000)["size"] == 3_000_000
+
+
+def test_a_request_that_computes_without_end_does_not_keep_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cheroot waits for it without a limit, so SIGTERM did not end a server that checked a large pipeline."""
+    monkeypatch.setattr(workers, "LAST_S", 0.1)
+    began, end = threading.Event(), threading.Event()
+
+    def compute(_environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        began.set()
+        end.wait()
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    server = Server(compute, "127.0.0.1", 0)
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert began.wait(60)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        stopping.join(60)
+        left = [one for one in threading.enumerate() if one.name.startswith("sagelet-worker")]
+        assert (stopping.is_alive(), [one.daemon for one in left]) == (False, [True])
+        end.set()
+        for one in left:
+            one.join(60)
 
 
 def test_an_answer_with_its_head_is_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
