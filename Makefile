@@ -9,8 +9,8 @@ TEST_WORKERS ?= 2
 .PHONY: period bench soak doctor-scripts notebooks release screenshots clean
 
 help:
-	@echo "make demo    set up, train a GPT-2 natively, by XLA and by Inductor through the SageMaker SDK, compare;"
-	@echo "             REPEAT=3: train each pair three times more, in turn, for verdicts with intervals"
+	@echo "make demo    set up, train a GPT-2 compiled and natively through the SageMaker SDK, say what that brought;"
+	@echo "             COMPILER=inductor, RUNTIME=docker; REPEAT=3: three pairs more, for a verdict on whole jobs"
 	@echo "make check   lint, types and the nearest tests of what differs from main: 90 seconds at most"
 	@echo "make test    set up, run one proof of each thing: at most ten minutes on two cores"
 	@echo "             ALL=1: every test that this machine can run; TESTS=tests/unit/doctor: these"
@@ -83,7 +83,7 @@ image: setup
 	$(BIN)/sagelet image build
 
 demo: setup setup-sdk
-	$(BIN)/python examples/gpt2/demo.py $(if $(REPEAT),--repeat $(REPEAT))
+	$(BIN)/python examples/gpt2/demo.py $(if $(COMPILER),--compiler $(COMPILER)) $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(REPEAT),--repeat $(REPEAT))
 
 up: setup
 	$(BIN)/sagelet up

@@ -36,7 +36,7 @@ def demo(server: SageletProcess) -> list[str]:
     sagelet = Path(sys.executable).with_name("sagelet")
     where = ["--endpoint", server.endpoint, "--account", ACCOUNT]
     done = subprocess.run([sagelet, "demo", "--json", *where], stdout=subprocess.PIPE, text=True, check=True)
-    return [str(job["name"]) for job in json.loads(done.stdout)["jobs"]]
+    return [str(name) for name in json.loads(done.stdout)["jobs"]]
 
 
 def failure(server: SageletProcess) -> str:

@@ -1,26 +1,29 @@
-"""`make demo`: a server, the three jobs of submit.py, their comparison, and the server's end.
+"""`make demo`: a server, the three jobs of submit.py, what they show in four lines, and the server's end.
 
-Uses Docker where an engine answers (and builds the training image first, once), plain processes otherwise.
+The jobs are processes of this machine. With RUNTIME=docker they are containers of the training image, which is built
+first, once.
 """
 
 import argparse
-import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import docker
-from docker.errors import DockerException
-
-import sagelet
+from sagelet.connection import server_named
+from sagelet_api.cli.demo import FEWEST_STEPS, PAGE, STEPS
+from sagelet_api.cli.demo_jobs import ENVIRONMENTS, compile_bytecode
+from sagelet_api.cli.demo_run import EXPECT, JobEnded, Shown, run, show
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 
 ROOT = Path(__file__).resolve().parents[2]
 SAGELET = Path(sys.executable).with_name("sagelet")
 DATA = ROOT / ".demo"
 CLIENT = ROOT / ".venv-sdk" / "bin" / "python"
+#: What submit.py says of a job that it has submitted.
+_SUBMITTED = re.compile(r"(compiled|native|again): (\S+) trains in ")
 
 
 def stage(text: str) -> None:
@@ -33,18 +36,12 @@ def named(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def has_docker() -> bool:
-    try:
-        return bool(docker.from_env(timeout=5).ping())
-    except DockerException:
-        return False
-
-
-def start(data: Path) -> tuple["subprocess.Popen[str]", str]:
+def start(data: Path, runtime: str) -> tuple["subprocess.Popen[str]", str]:
     """Starts a server on a free port; returns it and its endpoint."""
     server = subprocess.Popen(
-        [SAGELET, "up", "--port", "0", "--data", data], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+        [SAGELET, "up", "--port", "0", "--data", data, "--runtime", runtime],
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
     assert server.stdout is not None
     line = server.stdout.readline()
     ready = re.search(r"ready: (\S+)", line)
@@ -54,59 +51,86 @@ def start(data: Path) -> tuple["subprocess.Popen[str]", str]:
     return server, ready[1]
 
 
-def submit(environment: dict[str, str]) -> list[str]:
-    """Runs submit.py, shows what it prints, and returns the names of its three jobs."""
-    command = [CLIENT, "-u", "-W", "ignore", Path(__file__).with_name("submit.py")]
+def submitted(environment: dict[str, str], arguments: list[str]) -> Iterator[tuple[str, str]]:
+    """Runs submit.py, and yields kind and name of each job that it submits."""
+    command = [CLIENT, "-u", "-W", "ignore", Path(__file__).with_name("submit.py"), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as client:
         assert client.stdout is not None
-        for line in client.stdout:
-            # The demo itself compares them, and its server ends.
-            if not line.startswith("To compare them:"):
-                print(line, end="", flush=True)
+        try:
+            for line in client.stdout:
+                if found := _SUBMITTED.match(line):
+                    yield found[1], found[2]
+        finally:
+            # Not if it has ended by itself.
+            client.terminate()
     if client.returncode:
         raise SystemExit(client.returncode)
-    return line.split()[-3:]
 
 
-def pairs() -> int | None:
-    """Returns how often all jobs are trained again. None if once is enough."""
-    parser = argparse.ArgumentParser(description="Trains a GPT-2 natively and by two compilers, and compares them.")
+def enough_steps(text: str) -> int:
+    if int(text) < FEWEST_STEPS:
+        raise argparse.ArgumentTypeError(f"{text} are too few steps: at least {FEWEST_STEPS}")
+    return int(text)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Trains a GPT-2 compiled and natively, and says what that brought.")
+    parser.add_argument("--compiler", choices=ENVIRONMENTS, default="xla")
+    parser.add_argument("--runtime", choices=("process", "docker"), default="process")
+    parser.add_argument("--steps", type=enough_steps, default=STEPS, help=f"at least {FEWEST_STEPS}")
     allowed = range(FEWEST_PAIRS, MOST_PAIRS + 1)
-    text = f"then train native and compiled N times more, in turn, for verdicts: {FEWEST_PAIRS} to {MOST_PAIRS}"
+    text = f"then train native and compiled N times more, in turn, for a verdict: {FEWEST_PAIRS} to {MOST_PAIRS}"
     parser.add_argument("--repeat", type=int, choices=allowed, metavar="N", help=text)
-    found: int | None = parser.parse_args().repeat
-    return found
+    return parser.parse_args()
+
+
+def trained(endpoint: str, compiler: str, steps: int) -> Shown:
+    stage(EXPECT[compiler])
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
+    arguments = ["--compiler", compiler, "--steps", str(steps)]
+    try:
+        return run(server_named(endpoint, data=DATA), submitted(environment, arguments))
+    except JobEnded as error:
+        raise SystemExit(str(error)) from error
 
 
 def main() -> None:
-    repeat = pairs()
-    if has_docker():
+    options = parsed()
+    if options.runtime == "docker":
         stage("the training image: 3 GB of disk and about 4 minutes, once; nothing where it is up to date")
         subprocess.run([SAGELET, "image", "build"], check=True)
     else:
-        stage("no Docker Engine answers, so the jobs are processes of this machine")
-    stage("a server of its own, on a free port: about a second")
-    server, endpoint = start(DATA)
+        stage("Python's bytecode of what compiles: some seconds in a new environment, once")
+        compile_bytecode()
+    # A demo that is ended from outside ends its server, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    server, endpoint = start(DATA, options.runtime)
     try:
-        steps = {name: os.environ[name] for name in ("DEMO_STEPS",) if name in os.environ}
-        environment = {**steps, "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
-        stage("three trainings of a small GPT-2, native, by XLA, by Inductor: about a minute each on two CPU cores")
-        native, *compiled = submit(environment)
-        stage("their comparison")
-        comparison = sagelet.compare(native, *compiled, endpoint=endpoint, data=DATA)
-        print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
-        if repeat is None:
-            stage("one run of each does not say which is faster: make demo REPEAT=3 does, in about 6 minutes more")
-        else:
-            stage(f"each compiler and native {repeat} times more, in turn: about {4 * repeat} minutes on two CPU cores")
+        # What an earlier demo compiled would hide what compiling costs.
+        subprocess.run([SAGELET, "cache", "clear", "--data", DATA], check=True, stdout=subprocess.DEVNULL)
+        shown = trained(endpoint, options.compiler, options.steps)
+        if options.repeat:
+            stage(f"native and compiled {options.repeat} times more, in turn: about {options.repeat} minutes")
             where = ["--endpoint", endpoint, "--data", DATA]
-            for one in compiled:
-                subprocess.run([SAGELET, "compare", native, one, "--repeat", str(repeat), *where], check=True)
+            pair = [shown.native.name, shown.compiled.name]
+            subprocess.run([SAGELET, "compare", *pair, "--repeat", str(options.repeat), *where], check=True)
     finally:
         server.send_signal(signal.SIGTERM)
-        print(server.communicate(timeout=60)[0], end="")
+        ended = server.communicate(timeout=60)[0]
+    print(ended, end="")
+    native, compiled, _ = shown.names
     again = f"{named(SAGELET)} up --data {named(DATA)}"
-    stage(f"the jobs, their logs and models are in {named(DATA)}; `{again}` shows them again, in a browser, too")
+    show(
+        shown,
+        DATA / PAGE,
+        [
+            f"{again}      # the jobs again, with their logs and models, in a browser; then, beside it:",
+            f"{named(SAGELET)} report {compiled} --data {named(DATA)}      # what compiling did, step by step",
+            f"{named(SAGELET)} compare {native} {compiled} --data {named(DATA)}      # the bill of the whole jobs, too",
+            "make demo COMPILER=inductor      # PyTorch's own compiler; two minutes",
+            "docs/tutorial/first-compiled-job.md      # a script of your own",
+        ],
+    )
 
 
 if __name__ == "__main__":

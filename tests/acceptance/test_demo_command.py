@@ -1,4 +1,4 @@
-"""`sagelet demo`, with nothing but what is installed: a server, three trainings, their comparison.
+"""`sagelet demo`, with nothing but what is installed: a server, three trainings, what they show.
 
 Its native job and the one that XLA compiles also say that both really ran where they say, and that they agree.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sagelet_api.cli.demo_figures import mark_in
 from support.jobs import Jobs
 from support.server import SageletProcess
 
@@ -48,7 +49,8 @@ def jobs(demo: "subprocess.CompletedProcess[str]", data: Path) -> Iterator[Jobs]
 
 
 def names(demo: "subprocess.CompletedProcess[str]") -> list[str]:
-    return [one["name"] for one in json.loads(demo.stdout)["jobs"]]
+    """The native job, the compiled one, and that once more."""
+    return list(json.loads(demo.stdout)["jobs"])
 
 
 def losses(jobs: Jobs, name: str) -> list[float]:
@@ -72,16 +74,44 @@ def check_reports(native: dict[str, Any], compiled: dict[str, Any]) -> None:
     assert compiled["total"]["samples"] == 160
 
 
-def test_the_demo_trains_natively_and_by_both_compilers_and_compares(
+def test_the_demo_trains_compiled_natively_and_compiled_once_more(
     demo: "subprocess.CompletedProcess[str]", data: Path
 ) -> None:
     assert demo.returncode == 0, demo.stdout + demo.stderr
-    assert [name.rsplit("-", 2)[0] for name in names(demo)] == ["demo-native", "demo-compiled", "demo-inductor"]
-    assert demo.stderr.count(": Completed; trained ") == 3
+    assert [name.rsplit("-", 2)[0] for name in names(demo)] == ["demo-native", "demo-compiled", "demo-again"]
+    assert demo.stderr.count("; Completed") == 3
     assert "sagelet stopped; no job was running" in (data / "server.log").read_text()
+    found = json.loads(demo.stdout)
+    assert found["losses"]["verdict"] == "similar"
+    assert found["losses"]["points"] == 5
+    assert found["speed"]["low"] <= found["speed"]["ratio"] <= found["speed"]["high"]
+    assert len(found["lines"]) == 4
 
 
-# In Docker `make demo` is the same (test_demo.py).
+def test_the_warm_job_compiles_nothing_and_the_cold_one_everything(
+    demo: "subprocess.CompletedProcess[str]", jobs: Jobs
+) -> None:
+    cold, warm = (jobs.server.report(name)["total"]["cache"] for name in names(demo)[1:])
+    assert cold["misses"] > 0
+    assert (warm["misses"], warm["hits"]) == (0, cold["misses"] + cold["hits"])
+    assert "compiled nothing" in json.loads(demo.stdout)["lines"][3]
+
+
+def test_marks_are_on_the_scripts_clock_and_within_the_training(
+    demo: "subprocess.CompletedProcess[str]", jobs: Jobs
+) -> None:
+    """The whole of the marks is no more than what the record has, by the server's clock."""
+    for name in names(demo):
+        marks = [mark for line in jobs.log(name) if (mark := mark_in(line))]
+        assert [mark.step for mark in marks] == [1, 5, 10, 15, 20]
+        seconds = [mark.seconds for mark in marks]
+        assert seconds == sorted(seconds)
+        # AWS's figure is in whole seconds.
+        assert seconds[-1] < jobs.describe(name)["TrainingTimeInSeconds"] + 1
+        assert [mark.loss for mark in marks] == losses(jobs, name)
+
+
+# `make demo` is the same by the SDK (test_demo.py).
 def test_native_and_compiled_losses_agree(demo: "subprocess.CompletedProcess[str]", jobs: Jobs) -> None:
     native, compiled, _ = names(demo)
     assert "device: cpu" in jobs.log(native)
@@ -93,6 +123,6 @@ def test_native_and_compiled_losses_agree(demo: "subprocess.CompletedProcess[str
     check_reports(jobs.server.report(native), jobs.server.report(compiled))
     assert "compiler-report.json" in jobs.artifact(compiled, "output", "sagelet-demo", "")
     assert losses(jobs, compiled) == pytest.approx(losses(jobs, native), rel=TOLERANCE)
-    assert len(losses(jobs, native)) == 2
+    assert len(losses(jobs, native)) == 5
     assert final_loss(jobs, native) == pytest.approx(final_loss(jobs, compiled), rel=TOLERANCE)
     assert "model.safetensors" in jobs.artifact(compiled, "model", "sagelet-demo", "")

@@ -1,10 +1,13 @@
 """Makes one HTML file that needs nothing else: it contains the pictures and the style sheet, and no script."""
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
 import sagelet_engine
+from sagelet_api.comparison.drawing import Picture
+from sagelet_api.comparison.svg import svg
 from sagelet_api.comparison.view import view
 from sagelet_engine.comparison.result import Comparison
 
@@ -23,6 +26,18 @@ def fragment(comparison: Comparison) -> str:
     """Returns HTML for an existing page, such as a notebook's: with its style, without `html` and `body`."""
     template = _environment().get_template("_comparison.html")
     return f"<style>{_style()}</style>" + template.render(view=view(comparison), link=None)
+
+
+def page(title: str, sentences: Sequence[str], pictures: Sequence[Picture]) -> str:
+    """Returns one HTML file of sentences and pictures, in the style of a comparison."""
+    from markupsafe import Markup
+
+    # Every text in a picture was escaped when it was made.
+    drawn = [Markup(svg(picture)) for picture in pictures]
+    template = _environment().get_template("pictures.html")
+    return template.render(
+        title=title, sentences=sentences, pictures=drawn, style=_style(), version=sagelet_engine.__version__
+    )
 
 
 @cache

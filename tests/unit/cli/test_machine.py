@@ -323,15 +323,15 @@ def test_a_look_at_the_lock_keeps_no_server_out(tmp_path: Path) -> None:
 def test_the_demo_trains_the_script_of_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkout has it as an example, a wheel inside of the package; pyproject.toml puts it there."""
     import sagelet_api
-    from sagelet_api.cli import demo
+    from sagelet_api.cli import demo_jobs
 
     root = Path(sagelet_api.__file__).resolve().parents[2]
-    assert demo.scripts() == root / "examples" / "gpt2" / "scripts"
+    assert demo_jobs.scripts() == root / "examples" / "gpt2" / "scripts"
     assert '"examples/gpt2/scripts" = "sagelet_api/_demo"' in (root / "pyproject.toml").read_text(encoding="utf-8")
     package = tmp_path / "site" / "packages" / "sagelet_api"
     monkeypatch.setattr(sagelet_api, "__file__", str(package / "__init__.py"))
-    with pytest.raises(demo.NoDemo, match="install sagelet again"):
-        demo.scripts()
+    with pytest.raises(demo_jobs.NoDemo, match="install sagelet again"):
+        demo_jobs.scripts()
     (package / "_demo").mkdir(parents=True)
     (package / "_demo" / "train.py").touch()
-    assert demo.scripts() == package / "_demo"
+    assert demo_jobs.scripts() == package / "_demo"
