@@ -151,10 +151,10 @@ def _verdict(low: float, high: float) -> str:
     return FASTER if low > 1 else SLOWER
 
 
-def _price(native: Run, compiled: Run, speed: Speed, settled: int) -> Price:
-    """`settled`: the number of steps after which no job compiles."""
+def _price(native: Run, compiled: Run, speed: Speed, steady_from: int) -> Price:
+    """`steady_from`: the number of steps after which no job compiles."""
     more = [
-        next(mark.seconds for mark in run.marks if mark.step == settled) - settled * step
+        next(mark.seconds for mark in run.marks if mark.step == steady_from) - steady_from * step
         for run, step in ((native, speed.native_step), (compiled, speed.compiled_step))
     ]
     seconds = more[1] - more[0]

@@ -61,7 +61,7 @@ def test_a_terminal_has_all_jobs_side_by_side_while_one_trains() -> None:
 
 
 def test_no_colour_where_none_is_wanted() -> None:
-    """Bold and the cursor's moves are no colours. https://no-color.org"""
+    """Bold and cursor moves may stay: https://no-color.org speaks of colours only."""
     import re
 
     coloured = re.compile(r"\x1b\[[\d;]*(?:3[0-8]|9[0-7])[;m]")
