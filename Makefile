@@ -132,8 +132,9 @@ screenshots: setup
 	$(BIN)/python docs/screenshots.py
 
 # Runs every script of examples/best_practices and records what it reports, for the tests of the doctor's rules.
+# SCRIPTS=stall: those with that in their names.
 doctor-scripts: setup
-	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/xla/test_doctor_scripts.py $(PYTEST_ARGS)
+	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/xla/test_doctor_scripts.py $(if $(SCRIPTS),-k $(SCRIPTS)) $(PYTEST_ARGS)
 
 # Runs examples/notebooks and writes them back with their pictures.
 notebooks: setup setup-sdk

@@ -5,6 +5,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,27 @@ class Run:
         return RECORDS / f"{self.name}.json"
 
 
-def _pair(name: str, rule: str, *, fails: bool = False) -> list[Run]:
-    return [Run(f"{name}_wrong", rule, fails=fails), Run(f"{name}_right")]
+#: Scripts that fail, besides those that end well by themselves.
+FAILING = (
+    "device_mixing_wrong", "cuda_device_wrong", "out_of_memory_wrong", "unreadable_checkpoint_wrong",
+    "compiler_fault_wrong", "xla_flags_wrong",
+)  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {
+    **{name: {"fails": True} for name in FAILING},
+    "stall_wrong": {"stalls_at": 600},
+    "gradients_wrong": {"workers": 2},
+    "gradients_right": {"workers": 2},
+}
+
+
+def _pairs() -> Iterator[Run]:
+    """Yields the scripts NAME_wrong.py and NAME_right.py. The first line of the wrong one names its rule."""
+    for wrong in sorted(EXAMPLES.glob("*_wrong.py")):
+        first = wrong.read_text(encoding="utf-8").splitlines()[0]
+        rule = first.rpartition("(")[2].partition(")")[0]
+        right = wrong.stem.replace("_wrong", "_right")
+        yield Run(wrong.stem, rule, **OPTIONS.get(wrong.stem, {}))
+        yield Run(right, **OPTIONS.get(right, {}))
 
 
 def _batch(name: str, rows: int, rate: float, rule: str | None = None) -> Run:
@@ -66,28 +86,7 @@ def _batch(name: str, rows: int, rate: float, rule: str | None = None) -> Run:
 
 NATIVE = replace(_batch("batch_size_native", 16, 0.1), compiled=False, native="")
 RUNS = [
-    *_pair("dynamic_shapes", "dynamic-shapes"),
-    *_pair("last_batch", "last-batch"),
-    *_pair("explicit_evaluation", "explicit-evaluation"),
-    *_pair("frequent_logging", "frequent-logging"),
-    *_pair("trainer", "frequent-logging"),
-    *_pair("frequent_checkpoints", "frequent-checkpoints"),
-    *_pair("missing_mark_step", "missing-mark-step"),
-    *_pair("torch_save", "torch-save"),
-    *_pair("device_mixing", "device-mixing", fails=True),
-    *_pair("cuda_device", "device-mixing", fails=True),
-    *_pair("not_compiled", "not-compiled"),
-    *_pair("input_bound", "input-bound"),
-    *_pair("short_training", "short-training"),
-    *_pair("cpu_fallback", "cpu-fallback"),
-    *_pair("out_of_memory", "out-of-memory", fails=True),
-    *_pair("unreadable_checkpoint", "unreadable-checkpoint", fails=True),
-    *_pair("compiler_fault", "compiler-fault", fails=True),
-    *_pair("xla_flags", "compiler-fault", fails=True),
-    Run("stall_wrong", "stall", stalls_at=600),
-    Run("stall_right"),
-    Run("gradients_wrong", "gradients-not-reduced", workers=2),
-    Run("gradients_right", workers=2),
+    *_pairs(),
     Run("trainer_right_workers", script="trainer_right", workers=2),
     NATIVE,
     _batch("batch_size_same", 16, 0.1, "batch-size"),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sagelet_api.cli.doctor import show
 from sagelet_engine.doctor.finding import TITLES, Rule, Section
-from sagelet_engine.doctor.rules import RULES
+from sagelet_engine.doctor.rules import LAST_RESORT, RULES
 from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
 #: Of the request, of a GPU, or of what is around a script: no script of examples/best_practices shows them. Those of
@@ -38,6 +38,7 @@ def test_the_page_is_made_of_the_rules() -> None:
 
 def test_names_are_unique_and_sections_have_titles() -> None:
     assert max(Counter(rule.name for rule in RULES).values()) == 1
+    assert [rule.name for rule in RULES if rule.last_resort] == [rule.name for rule in LAST_RESORT]
     assert set(TITLES) == set(Section)
 
 

@@ -1,75 +1,19 @@
 """The doctor's rules: one for each item of AWS's best practices, for causes of failed compiled jobs, and for what any
 job lacks.
+
+A rule is registered by its file: each `Rule` at the top of a module of this package is a rule of training jobs. Modules
+whose names begin with `processing` have those of processing jobs.
 """
 
-from sagelet_engine.doctor.finding import Rule
-from sagelet_engine.doctor.rules import (
-    batch_size,
-    compiler_fault,
-    cpu_fallback,
-    debugging,
-    device_mixing,
-    dynamic_shapes,
-    explicit_evaluation,
-    failed_install,
-    frequent_checkpoints,
-    frequent_logging,
-    gradients,
-    input_bound,
-    instances,
-    job_ends,
-    last_batch,
-    learning_rate,
-    missing_files,
-    missing_mark_step,
-    missing_package,
-    no_gpu,
-    not_compiled,
-    not_finite,
-    not_in_the_hub,
-    out_of_memory,
-    processing,
-    script_failures,
-    short_training,
-    slower_than_native,
-    stall,
-    torch_save,
-    tracing_bound,
-    unreached,
-    unreadable_checkpoint,
-)
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
-#: In the order of docs/reference/doctor.md.
-RULES: tuple[Rule, ...] = (
-    dynamic_shapes.RULE,
-    last_batch.RULE,
-    explicit_evaluation.RULE,
-    frequent_logging.RULE,
-    frequent_checkpoints.RULE,
-    missing_mark_step.RULE,
-    torch_save.RULE,
-    device_mixing.RULE,
-    not_compiled.RULE,
-    gradients.RULE,
-    batch_size.RULE,
-    learning_rate.RULE,
-    input_bound.RULE,
-    tracing_bound.RULE,
-    slower_than_native.RULE,
-    short_training.RULE,
-    cpu_fallback.RULE,
-    instances.UNSUPPORTED,
-    instances.SINGLE_GPU,
-    instances.WITHOUT_EFA,
-    debugging.DEBUG_MODE,
-    debugging.DEBUGGER,
-    out_of_memory.RULE,
-    unreadable_checkpoint.RULE,
-    compiler_fault.RULE,
-    stall.RULE,
-    failed_install.RULE,
-    missing_package.RULE,
-    not_in_the_hub.RULE,
+from sagelet_engine.doctor.finding import Rule, Section
+from sagelet_engine.doctor.rules import job_ends, missing_files, no_gpu, processing, script_failures, unreached
+
+#: The rules with `last_resort`, whose order counts: the first that finds an error is the last that is asked.
+LAST_RESORT: tuple[Rule, ...] = (
     missing_files.ENTRY_POINT,
     missing_files.ARCHIVE,
     script_failures.ARGUMENTS,
@@ -79,12 +23,21 @@ RULES: tuple[Rule, ...] = (
     missing_files.UNWRITABLE,
     unreached.NETWORK,
     unreached.AWS,
-    not_finite.RULE,
-    job_ends.TIME_LIMIT,
-    job_ends.NOTHING_SAVED,
     job_ends.NOT_RUN,
     script_failures.ERROR,
     script_failures.ENDED,
 )
+
+
+def _registered() -> Iterator[Rule]:
+    """Yields the rules of the modules, in the order of the modules' names."""
+    for name in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("processing")):
+        yield from (value for value in vars(import_module(f"{__name__}.{name}")).values() if isinstance(value, Rule))
+
+
+_SECTIONS = list(Section)
+_REGISTERED = sorted(_registered(), key=lambda rule: _SECTIONS.index(rule.section))
+#: In the order of docs/reference/doctor.md: by AWS's sections, then by the modules' names.
+RULES: tuple[Rule, ...] = (*(rule for rule in _REGISTERED if rule not in LAST_RESORT), *LAST_RESORT)
 #: Those of processing jobs, which are never compiled.
 PROCESSING_RULES: tuple[Rule, ...] = processing.RULES
