@@ -21,7 +21,7 @@ else:
 TESTS = Path(__file__).parents[1]
 #: `chosen` of a layer that is run as a whole.
 WHOLE = "all"
-_NAME = re.compile(r"(?P<file>[\w/]+\.py)(::(?P<test>\w+))?(\[(?P<parameter>\w+)\])?")
+_NAME = re.compile(r"(?P<file>[\w/]+\.py)(::(?P<test>\w+))?(\[(?P<parameter>[\w-]+)\])?")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Chosen:
     def has(self, test: str) -> bool:
         """`test`: the name of a function with its parameters, such as `test_y[docker-2]`."""
         function, _, parameters = test.rstrip("]").partition("[")
-        return self.test in (None, function) and (self.parameter is None or self.parameter in parameters.split("-"))
+        return self.test in (None, function) and (self.parameter in (None, parameters, *parameters.split("-")))
 
 
 @dataclass(frozen=True)
