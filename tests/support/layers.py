@@ -102,7 +102,7 @@ class Choice:
     def _of(self, path: Path) -> tuple[Chosen, ...] | None:
         directory = path.parent.relative_to(TESTS).as_posix()
         layer = self._layers.get(directory)
-        # A new directory is run until tests/layers.toml says what it proves: tests/unit/docs/test_layers.py asks for that.
+        # A new directory is run until its layer says what it proves: tests/unit/docs/test_layers.py asks for that.
         return layer.of_file(path.name) if layer else None
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
