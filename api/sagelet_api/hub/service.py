@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from http import HTTPStatus
+from http.client import responses
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import parse_qs
 
@@ -12,7 +12,7 @@ from sagelet_api.hub import documents
 from sagelet_api.hub.errors import HubError, no_entry, no_repository, no_revision, no_such_path, read_only
 from sagelet_api.hub.readers import Reader, Readers
 from sagelet_api.hub.routes import Asked, Route, find_route
-from sagelet_api.hub.upstream import Question, Unreachable, Upstream
+from sagelet_api.hub.upstream import Question, Unreachable, Upstream, climbs
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Call, Environ, StartResponse, read_body
 from sagelet_api.protocol.file_body import FileBody
@@ -86,7 +86,7 @@ class Hub:
             try:
                 reply = self._answer(path, call, environ)
             except HubError as error:
-                if self._upstream is None or who.isolated or error.code not in _MISSES:
+                if self._upstream is None or who.isolated or error.code not in _MISSES or climbs(path):
                     raise
                 reply = self._passed_on(self._upstream, error, part, path, call, environ)
         except HubError as error:
@@ -98,7 +98,9 @@ class Hub:
         except DamagedRepository as error:
             _log.warning("%s: %s", who.name, error)
             reply = _refusal(HubError(500, "", str(error)))
-        start(f"{reply.status} {reply.phrase or HTTPStatus(reply.status).phrase}", [*_HEADERS, *reply.headers])
+        # The real Hub and what stands before it have statuses of their own.
+        phrase = reply.phrase or responses.get(reply.status, "Unknown")
+        start(f"{reply.status} {phrase}", [*_HEADERS, *reply.headers])
         if call.method != "HEAD":
             return reply.body
         if isinstance(reply.body, Closable):

@@ -5,7 +5,8 @@ token at a redirect to another host, so private repositories would be refused. T
 the first answer, and a redirect without them is an error. And clients of 2021 follow no redirect of a HEAD. A redirect
 of the real Hub to its storage is passed on: clients expect it, and large files do not go through this server.
 
-Only the configured host is asked, by a path that this hub knows. A redirect is followed within that host only.
+Only the configured host is asked, by a path that this hub knows and that does not climb (`..`). A redirect is followed
+within that host only.
 """
 
 import logging
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -38,8 +39,8 @@ _ASKED = ("range", "if-range", "if-none-match", "content-type")
 _TOKEN = "bearer "
 #: Headers that come back. Those of Xet storage do not: its clients would ask for tokens at a path that is not here.
 _PASSED = (
-    "Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "X-Repo-Commit", "X-Linked-ETag",
-    "X-Linked-Size", "X-Error-Code", "X-Error-Message",
+    "Content-Type", "Content-Encoding", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "X-Repo-Commit",
+    "X-Linked-ETag", "X-Linked-Size", "X-Error-Code", "X-Error-Message",
 )  # fmt: skip
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -92,6 +93,7 @@ class Upstream:
             raise HubError(503, "", f"Too many requests wait for {self.url}; try again")
         try:
             response = self._followed(question)
+            return Answer(response.status, self._headers(response, question), _Body(response, self._turns))
         except HTTPError as error:
             self._turns.release()
             why = f"{self.url} cannot be reached: {_reason(error)}"
@@ -101,7 +103,6 @@ class Upstream:
         except BaseException:
             self._turns.release()
             raise
-        return Answer(response.status, self._headers(response, question), _Body(response, self._turns))
 
     def _followed(self, question: Question) -> urllib3.BaseHTTPResponse:
         """Asks, and follows redirects within the host. Raises HTTPError, HubError."""
@@ -116,8 +117,8 @@ class Upstream:
                 preload_content=False,
                 decode_content=False,
             )
-            target = urljoin(url, response.headers.get("Location", ""))
-            if response.status not in _REDIRECTS or not self._is_here(target):
+            target = _target(response, url)
+            if target is None or not self._is_here(target):
                 return response
             response.release_conn()
             response.close()
@@ -125,12 +126,13 @@ class Upstream:
         raise HubError(502, "", f"{self.url} redirects more than {MOST_REDIRECTS} times")
 
     def _is_here(self, url: str) -> bool:
-        return _origin(url) == self._origin and url.startswith((f"{self.url}/", f"{self.url}?"))
+        is_below = url.startswith((f"{self.url}/", f"{self.url}?"))
+        return is_below and _origin(url) == self._origin and not climbs(urlsplit(url).path)
 
     def _headers(self, response: urllib3.BaseHTTPResponse, question: Question) -> list[tuple[str, str]]:
         found = [(name, response.headers[name]) for name in _PASSED if name in response.headers]
-        if (target := response.headers.get("Location")) and response.status in _REDIRECTS:
-            found.append(("Location", urljoin(self.url, target)))
+        if target := _target(response, self.url):
+            found.append(("Location", target))
         if link := response.headers.get("Link"):
             # The next page of a list.
             found.append(("Link", link.replace(f"<{self.url}/", f"<{question.base}/")))
@@ -184,6 +186,27 @@ def _headers_of(question: Question) -> dict[str, str]:
         **{name: given[name] for name in _ASKED if name in given},
         **({"Authorization": token} if token.lower().startswith(_TOKEN) else {}),
     }
+
+
+def climbs(path: str) -> bool:
+    """True if a quoted path has a part `.` or `..`, however often it is quoted. Who takes such parts away gets another
+    path.
+    """
+    while (plain := unquote(path)) != path:
+        path = plain
+    return not {".", ".."}.isdisjoint(path.replace("\\", "/").split("/"))
+
+
+def _target(response: urllib3.BaseHTTPResponse, url: str) -> str | None:
+    """Returns where an answer to `url` redirects, None if it does not. Raises HubError for what is no URL."""
+    location = response.headers.get("Location")
+    if not location or response.status not in _REDIRECTS:
+        return None
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        response.close()
+        raise HubError(502, "", f"{url} redirects to what is no URL") from error
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -213,6 +213,45 @@ def test_a_path_chooses_no_host(make: Make, path: str) -> None:
         assert all(one.startswith("/mirror/api/models/") for one in here.asked)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "org/none/tree/main/../../../../../../admin",
+        "org/none/tree/main/%2e%2e/%2E./.%2e/../../../../admin",
+        "org/none/tree/main/./x",
+        "org/none/tree/main/..%2f..%2f..%2f..%2f..%2f..%2fadmin",
+        "org/none/tree/main/..%5c..%5cadmin",
+    ],
+)
+def test_a_path_does_not_climb(make: Make, path: str) -> None:
+    """Clients of HTTP and servers take `..` away, and would leave the mirror's path and the paths of the hub."""
+    here = Answers("200 OK", [])
+    with here.server:
+        assert error_of(ask(make(f"{here.server.endpoint}/mirror"), f"api/models/{path}")) == (404, "RepoNotFound")
+        assert here.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "shown"),
+    [
+        ("520 Web Server Returned an Unknown Error", [], 520),
+        ("299 Odd", [], 299),
+        ("307 Temporary Redirect", [("Location", "http://[")], 502),
+        ("307 Temporary Redirect", [("Location", "http://[::1")], 502),
+        ("200 OK", [("Location", "http://[")], 200),
+    ],
+)
+def test_an_odd_answer_costs_no_turn(
+    make: Make, monkeypatch: pytest.MonkeyPatch, status: str, headers: list[tuple[str, str]], shown: int
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(module, "READ_S", 2.0)
+    here = Answers(status, headers)
+    with here.server:
+        endpoint = make(here.server.endpoint)
+        assert [ask(endpoint, "api/models/gpt2").status for _ in range(3)] == [shown] * 3
+
+
 def test_requests_at_once_are_bounded(make: Make, real: RealHub, monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = Upstream(real.endpoint)
     upstream._turns = threading.BoundedSemaphore(1)
