@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagelet_runtime.reporting import device_clock
-from sagelet_runtime.reporting.device_clock import NEVER, ExecutionClock, TorchClock, WaitClock
+from sagelet_runtime.reporting.device_clock import NEVER, ExecutionClock, ScriptClock, TorchClock, WaitClock
 from sagelet_runtime.reporting.intervals import FEWEST_STEPS, MOST_PENDING, Intervals, StepEnd
 from sagelet_runtime.reporting.recorder import Recorder
 
@@ -87,7 +87,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def take(clock: Clock, intervals: Intervals, count: int, start: int = 0, **facts: Any) -> None:
     for step in range(start + 1, start + count + 1):
         clock.now += 0.001
-        intervals.step_ended(StepEnd(intervals.clock.mark(), step, **facts))
+        intervals.step_ended(StepEnd(intervals.mark(), step, **facts))
 
 
 def test_without_events_of_the_device_the_script_s_waits_are_the_ends(clock: Clock) -> None:
@@ -135,18 +135,24 @@ def test_at_the_end_the_process_waits_for_steps_that_are_not_done(clock: Clock, 
 
 class Event:
     def __init__(self, cuda: "Cuda") -> None:
-        self._cuda, self.at = cuda, 0.0
+        self._cuda, self.at, self.device, self.captured = cuda, 0.0, 0, False
 
     def record(self) -> None:
-        self.at = self._cuda.now
+        self.at, self.device, self.captured = self._cuda.now, self._cuda.device, self._cuda.capturing
 
     def synchronize(self) -> None:
+        if self._cuda.capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
         self._cuda.synchronized += 1
 
     def query(self) -> bool:
+        if self.captured:
+            raise RuntimeError("operation not permitted on an event last recorded in a capturing stream")
         return self.at <= self._cuda.done
 
     def elapsed_time(self, later: "Event") -> float:
+        if later.device != self.device:
+            raise RuntimeError("invalid resource handle")
         return (later.at - self.at) * 1000
 
 
@@ -155,8 +161,11 @@ class Cuda:
 
     def __init__(self, *, initialized: bool) -> None:
         self.now = self.done = 0.0
-        self.synchronized = 0
+        self.synchronized = self.device = 0
+        self.capturing = False
         self.is_initialized = lambda: initialized
+        self.is_current_stream_capturing = lambda: self.capturing
+        self.current_device = lambda: self.device
 
     def Event(self, *, enable_timing: bool) -> Event:
         assert enable_timing
@@ -173,12 +182,68 @@ def test_cuda_is_asked_by_events_and_waited_for_once(clock: Clock) -> None:
     intervals = Intervals(TorchClock(torch))
     for step in range(1, 6):
         torch.cuda.now = 2.0 * step
-        intervals.step_ended(StepEnd(intervals.clock.mark(), step))
+        intervals.step_ended(StepEnd(intervals.mark(), step))
     torch.cuda.done = 8.0
     found = intervals.document()
     assert (found["steady_step_seconds"], found["step_seconds"]["steps"]) == (2.0, 3)
     assert found["step_seconds"]["clock"] == "device"
     assert torch.cuda.synchronized == 1
+
+
+@pytest.mark.parametrize("warm", [0, 2])
+def test_a_graph_that_is_captured_has_no_time_and_is_not_disturbed(clock: Clock, warm: int) -> None:
+    """CUDA forbids waiting while it captures (`torch.cuda.graph`), and events of a graph cannot be asked."""
+    torch = Torch(initialized=True)
+    intervals = Intervals(TorchClock(torch))
+    for step in range(1, warm + 5):
+        torch.cuda.capturing = step == warm + 1
+        torch.cuda.now = torch.cuda.done = 2.0 * step
+        intervals.step_ended(StepEnd(intervals.mark(), step))
+    found = intervals.document()["step_seconds"]
+    assert (found["p50"], found["steps"]) == (2.0, warm + 3 if warm else 2)
+
+
+def test_each_gpu_has_a_clock_of_its_own(clock: Clock) -> None:
+    torch = Torch(initialized=True)
+    intervals = Intervals(TorchClock(torch))
+    for step in range(1, 7):
+        torch.cuda.device = step % 2
+        clock.now = torch.cuda.now = torch.cuda.done = 2.0 * step
+        intervals.step_ended(StepEnd(intervals.mark(), step))
+    found = intervals.document()
+    assert (found["steady_step_seconds"], found["step_seconds"]["steps"], torch.cuda.synchronized) == (2.0, 5, 2)
+
+
+class BrokenClock(ScriptClock):
+    """Fails where it is told to."""
+
+    def __init__(self, where: str) -> None:
+        self.broken = False
+        self._where = where
+
+    def mark(self) -> Any:
+        if self.broken and self._where == "mark":
+            raise RuntimeError("the device was lost")
+        return super().mark()
+
+    def done_at(self, mark: Any) -> float | None:
+        if self.broken and self._where == "done_at":
+            raise RuntimeError("the device was lost")
+        return super().done_at(mark)
+
+
+@pytest.mark.parametrize("where", ["mark", "done_at"])
+def test_a_clock_that_fails_costs_its_times_only(clock: Clock, where: str) -> None:
+    """Neither the script's step nor the rest of the report: steps that no clock knows join the next ones."""
+    broken = BrokenClock(where)
+    intervals = Intervals(broken)
+    for step in range(1, 7):
+        broken.broken = step in (3, 4)
+        clock.now += 2.0
+        intervals.step_ended(StepEnd(intervals.mark(), step))
+        intervals.update()
+    found = intervals.document()
+    assert (found["steady_step_seconds"], found["step_seconds"]["count"], found["step_seconds"]["steps"]) == (2.0, 3, 5)
 
 
 def test_pytorch_on_cpus_is_done_when_its_call_returns(clock: Clock) -> None:

@@ -1,6 +1,7 @@
 """When the device was done with a step. XLA and CUDA run programs beside the script, whose clock sees only dispatch.
 
 A clock gives a mark at the end of each step, and says later when the device was done with all that came before it.
+`Guarded` is between each clock and the script, which no clock may end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from sagelet_runtime.base.say import say_once
 
 #: The answer about a mark of which no clock will ever know the time.
 NEVER = 0.0
@@ -29,6 +32,37 @@ class DeviceClock(Protocol):
 
     def finish(self, known: Callable[[], bool]) -> None:
         """Waits for the device at the end of the process, TIMEOUT_S at most. `known`: nothing is left to wait for."""
+
+
+class Guarded:
+    """A clock whose failures are said once, and cost the times of the steps that it fails for."""
+
+    def __init__(self, clock: DeviceClock) -> None:
+        self.clock = clock
+
+    @property
+    def source(self) -> str:
+        return self.clock.source
+
+    def mark(self) -> Any:
+        try:
+            return self.clock.mark()
+        except Exception as error:
+            self._failed(error)
+            return self
+
+    def done_at(self, mark: Any) -> float | None:
+        try:
+            return NEVER if mark is self else self.clock.done_at(mark)
+        except Exception as error:
+            self._failed(error)
+            return NEVER
+
+    def finish(self, known: Callable[[], bool]) -> None:
+        self.clock.finish(known)
+
+    def _failed(self, error: Exception) -> None:
+        say_once(f"the device does not say when it was done with some steps: {type(error).__name__}")
 
 
 class ScriptClock:
@@ -106,32 +140,38 @@ class ExecutionClock(_Polled):
 class TorchClock(_Polled):
     """The clock of PyTorch without XLA. On CPUs a call returns when its result is there, also one of Inductor.
 
-    On a GPU CUDA's events tell. The first mark there waits for the device, once; the others wait for nothing.
+    On a GPU CUDA's events tell. The first mark of each GPU waits for it, once; the others wait for nothing. While a
+    CUDA graph is captured nothing runs, and an event would become a part of the graph: no time will be known.
     """
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._first: Any = None
-        self._first_at = 0.0
+        #: The first event of each GPU, and when it was done. Events of two GPUs cannot be compared.
+        self._first: dict[int, tuple[Any, float]] = {}
 
     @property
     def source(self) -> str:
-        return "script" if self._first is None else "device"
+        return "device" if self._first else "script"
 
     def mark(self) -> Any:
+        cuda = self._torch.cuda
         # Asking whether there is a GPU would initialize CUDA, which a script may want to do after a fork.
-        if not self._torch.cuda.is_initialized():
+        if not cuda.is_initialized():
             return time.perf_counter()
-        event = self._torch.cuda.Event(enable_timing=True)
+        if cuda.is_current_stream_capturing():
+            return NEVER
+        event, device = cuda.Event(enable_timing=True), cuda.current_device()
         event.record()
-        if self._first is None:
+        if device not in self._first:
             event.synchronize()
-            self._first, self._first_at = event, time.perf_counter()
-        return event
+            self._first[device] = event, time.perf_counter()
+        return device, event
 
     def done_at(self, mark: Any) -> float | None:
         if isinstance(mark, float):
             return mark
-        if not mark.query():
+        device, event = mark
+        if not event.query():
             return None
-        return float(self._first_at + self._first.elapsed_time(mark) / 1000)
+        first, at = self._first[device]
+        return float(at + first.elapsed_time(event) / 1000)

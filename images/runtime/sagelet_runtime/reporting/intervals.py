@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.reporting.device_clock import NEVER, DeviceClock
+from sagelet_runtime.reporting.device_clock import NEVER, DeviceClock, Guarded
 
 #: The last intervals that are kept, and the step ends whose time is not known yet.
 WINDOW = 2048
@@ -50,6 +50,7 @@ class Intervals:
 
     def __init__(self, clock: DeviceClock) -> None:
         self.clock = clock
+        self._guarded = Guarded(clock)
         self._guard = threading.Lock()
         self._pending: collections.deque[StepEnd] = collections.deque(maxlen=MOST_PENDING)
         self._last: tuple[StepEnd, float] | None = None
@@ -57,6 +58,10 @@ class Intervals:
         self._steady: collections.deque[Interval] = collections.deque(maxlen=WINDOW)
         #: Long intervals without the time of compiling, for a script that hardly ever waits.
         self._rest: collections.deque[Interval] = collections.deque(maxlen=WINDOW)
+
+    def mark(self) -> Any:
+        """Returns the mark of this moment, for a StepEnd. Called by the thread that trains."""
+        return self._guarded.mark()
 
     def step_ended(self, end: StepEnd) -> None:
         self._pending.append(end)
@@ -67,7 +72,7 @@ class Intervals:
         """Makes intervals of the step ends whose time is known by now."""
         with self._guard:
             while self._pending:
-                at = self.clock.done_at(self._pending[0].mark)
+                at = self._guarded.done_at(self._pending[0].mark)
                 if at is None:
                     return
                 end = self._pending.popleft()
@@ -76,7 +81,7 @@ class Intervals:
 
     def finish(self) -> None:
         """Waits, for a bounded time, until the device is done with all steps. Called at the end of the process."""
-        self.clock.finish(self._all_known)
+        self._guarded.finish(self._all_known)
 
     def kept(self) -> list[Interval]:
         """Returns the intervals that a steady step's figures are of, the oldest first."""

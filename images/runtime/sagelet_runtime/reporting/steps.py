@@ -110,7 +110,7 @@ class Steps:
         self._waited_at = self.waited
         self.intervals.step_ended(
             StepEnd(
-                self.intervals.clock.mark(),
+                self.intervals.mark(),
                 self.steps,
                 compiles,
                 self._compile_seconds(),
