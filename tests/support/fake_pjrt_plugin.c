@@ -76,7 +76,7 @@ static void *compile(Compile *a) {
   return NULL;
 }
 
-static void *program_name(Text *a) { a->text = a->client, a->length = strlen(a->text); return NULL; }
+static void *program_name(Text *a) { if (cannot("wait")) fake_end(); a->text = a->client, a->length = strlen(a->text); return NULL; }
 static void *get_executable(Two *a) { a->to = executable("", a->from, strlen(a->from)); return NULL; }
 static void *destroy(One *a) { fake_alive--; free(a->object); return NULL; }
 

@@ -104,5 +104,18 @@ def flooding(front: str) -> dict[str, object]:
     return {"old": driver.seen.done_at(1), "new": bool(driver.seen.done_at(5000)), "count": document["programs"]}
 
 
+def ending(front: str) -> dict[str, object]:
+    """A program ends while the plugin is asked for the name of the next one."""
+    driver = Driver(front)
+    os.environ["FAKE_PLUGIN"] = ""
+    first, second = driver.compile("first"), driver.compile("second")
+    driver.run(first)
+    os.environ["FAKE_PLUGIN"] = "wait"
+    driver.run(second)
+    driver.end()
+    return {"done": driver.seen.done_at(2) is not None, "programs": driver.seen.document()["programs"]}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"main": main, "failing": failing, "flooding": flooding}[sys.argv[2]](sys.argv[1])))
+    scenarios = {"main": main, "failing": failing, "flooding": flooding, "ending": ending}
+    print(json.dumps(scenarios[sys.argv[2]](sys.argv[1])))

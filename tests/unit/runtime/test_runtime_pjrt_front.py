@@ -267,6 +267,15 @@ def test_an_execution_that_the_plugin_refuses_is_not_waited_for(machine: Machine
     assert executions(machine, "failing", FAKE_PLUGIN="execute") == {"ran": False, "dispatched": 1, "done": True}
 
 
+def test_the_plugin_is_never_asked_with_the_lock_that_its_callbacks_need(machine: Machine) -> None:
+    seen = executions(machine, "ending")
+    assert seen["done"]
+    assert sorted((one["name"], one["count"]) for one in seen["programs"]) == [
+        ("compiled first", 1),
+        ("compiled second", 1),
+    ]
+
+
 def test_ends_of_long_ago_are_forgotten(machine: Machine) -> None:
     seen = executions(machine, "flooding")
     assert (seen["old"], seen["new"]) == (0.0, True)

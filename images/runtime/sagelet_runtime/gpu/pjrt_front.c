@@ -384,6 +384,7 @@ typedef struct { char name[64]; int64_t count, busy_ns; } ProgramTime;
 typedef struct { int64_t dispatched_ns, ended_ns; int32_t left, program; } Execution;
 typedef struct { int64_t number; void *event; } Watched;
 
+/* No call of the plugin is made with this lock: `ended` needs it, which the plugin calls with locks of its own. */
 static pthread_mutex_t device_guard = PTHREAD_MUTEX_INITIALIZER;
 static Device device;
 static Execution executions[KEPT];
@@ -441,18 +442,38 @@ static void name_program(void *executable, char *name, size_t size) {
   destroy(EXECUTABLE_DESTROY, inner.to);
 }
 
-/* Called with the lock. The lookup begins with the newest program: a step runs the same few. */
+/* Called with the lock. The lookup begins with the newest program: a step runs the same few. Returns that of the others
+ * if there is none. */
 static int program_number(void *executable) {
   for (int i = programs_seen - 1; i >= 0; i--)
     if (program_of[i] == executable) return i;
-  if (programs_seen == MOST_PROGRAMS - 1) return MOST_PROGRAMS - 1;
-  program_of[programs_seen] = executable;
-  name_program(executable, programs[programs_seen].name, sizeof programs[0].name);
-  return programs_seen++;
+  return MOST_PROGRAMS - 1;
+}
+
+/* Called with the lock. */
+static int is_new(void *executable) {
+  return programs_seen < MOST_PROGRAMS - 1 && program_number(executable) == MOST_PROGRAMS - 1;
+}
+
+/* Gives a program its number and its name, unless there are too many. Another thread may do so meanwhile. */
+static void meet(void *executable) {
+  char name[sizeof programs[0].name] = "";
+  pthread_mutex_lock(&device_guard);
+  int unknown = is_new(executable);
+  pthread_mutex_unlock(&device_guard);
+  if (!unknown) return;
+  name_program(executable, name, sizeof name);
+  pthread_mutex_lock(&device_guard);
+  if (is_new(executable)) {
+    memcpy(programs[programs_seen].name, name, sizeof name);
+    program_of[programs_seen++] = executable;
+  }
+  pthread_mutex_unlock(&device_guard);
 }
 
 /* Returns the number of a new execution that is dispatched now, or -1 if it cannot be watched. */
 static int64_t dispatched(void *executable, int32_t devices) {
+  meet(executable);
   pthread_mutex_lock(&device_guard);
   int64_t number = device.dispatched, now = now_ns();
   if (number - device.done >= KEPT || devices < 1 || devices > MOST_DEVICES) {
