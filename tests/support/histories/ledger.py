@@ -109,8 +109,9 @@ class Ledger:
             self._placed(job, record)
 
     def logged(self, entry: logging.LogRecord) -> None:
-        """Checks an error that the engine logged: its cause must be outside of the engine."""
-        error = entry.exc_info[1] if entry.exc_info else None
+        """Checks an error that the engine logged, in a line or with its traceback: the cause must be outside of it."""
+        errors = [one for one in entry.args or () if isinstance(one, BaseException)]
+        error = entry.exc_info[1] if entry.exc_info else next(iter(errors), None)
         self._schedule.note("log:", entry.getMessage(), repr(error))
         chain = error
         while chain is not None:
