@@ -18,6 +18,9 @@ Parts = tuple[str, ...]
 
 #: Files and directories that the links of one directory may name, together.
 MOST_ENTRIES = 10_000
+#: Directories that are opened to find the way of one link, and of all links of one directory. A link may have 800 times
+#: `a/../`, and lead to 40 more of the kind.
+MOST_OPENED, MOST_OPENED_IN_ALL = 10_000, 300_000
 
 
 class Linked(NamedTuple):
@@ -33,8 +36,19 @@ class Linked(NamedTuple):
 class Budget:
     """What the links of one directory may still name. Each name of a file is another copy of it in S3."""
 
-    def __init__(self, most_bytes: int, most_entries: int = MOST_ENTRIES) -> None:
-        self._bytes, self._entries = most_bytes, most_entries
+    def __init__(
+        self, most_bytes: int, most_entries: int = MOST_ENTRIES, most_opened: int = MOST_OPENED_IN_ALL
+    ) -> None:
+        self._bytes, self._entries, self._opened = most_bytes, most_entries, most_opened
+
+    @property
+    def is_spent(self) -> bool:
+        """True if no further way may be looked for."""
+        return self._opened <= 0
+
+    def open(self, directories: int) -> None:
+        """Notes that directories were opened to find a way."""
+        self._opened -= directories
 
     def take(self, size: int) -> bool:
         """Returns False for an entry that is too much. Smaller ones may follow."""
@@ -64,10 +78,13 @@ class InnerLinks:
         above: dict[Parts, frozenset[Parts]] = {link: frozenset(link[:length] for length in range(len(link)))}
         while waiting:
             name, place = waiting.pop()
-            target = resolved(self._root, place, self._names)
             entered = above.pop(name)
-            status = None if target is None else self._status(target)
             shown = "/".join(name)
+            if self._budget.is_spent:
+                self._left_out(shown, Why.MANY)
+                continue
+            target = resolved(self._root, place, self._names, self._budget)
+            status = None if target is None else self._status(target)
             if target is None or status is None:
                 self._left_out(shown, Why.LINK)
             elif target in entered:
@@ -109,14 +126,29 @@ def status_of(root: Path, parts: Parts) -> os.stat_result | None:
         return None
 
 
-def resolved(root: Path, place: Parts, names: Sequence[str] = ()) -> Parts | None:
+def resolved(root: Path, place: Parts, names: Sequence[str] = (), budget: Budget | None = None) -> Parts | None:
     """Returns where an entry of a directory really is, if no part of the way leads out. It need not exist.
 
-    `names`: see InnerLinks. None for what leads out, and for more links in a row than the kernel follows.
+    `names`: see InnerLinks. None for what leads out, for more links in a row than the kernel follows, and for a way
+    longer than MOST_OPENED.
     """
+    opened = [0]
+    try:
+        return _walked(root, place, names, opened)
+    finally:
+        if budget is not None:
+            budget.open(opened[0])
+
+
+def _walked(root: Path, place: Parts, names: Sequence[str], opened: list[int]) -> Parts | None:
+    """As `resolved`. Counts in `opened`."""
     here, todo, followed = list(place[:-1]), list(place[-1:]), 0
     while todo:
         part = todo.pop()
+        # Each look at a name opens all directories above it.
+        opened[0] += len(here) + 1
+        if opened[0] > MOST_OPENED:
+            return None
         if part in ("", "."):
             continue
         if part == "..":

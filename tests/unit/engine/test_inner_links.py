@@ -136,6 +136,33 @@ def test_a_place_that_turns_into_a_link_meanwhile_is_no_file(root: Path, change:
             nofollow.open_file(root, place)
 
 
+def _winding(root: Path, name: str) -> None:
+    """Links to 39 more, each as long as the kernel allows."""
+    (root / "a").mkdir(exist_ok=True)
+    for number in range(39):
+        after = f"{name}{number + 1}" if number < 38 else "a"
+        (root / f"{name}{number}").symlink_to("a/../" * 800 + after)
+
+
+def test_the_work_for_winding_links_is_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them would cost 30,000 looks at a name, at each look at the checkpoints."""
+    asked: list[str] = []
+    original = nofollow.target_of
+
+    def target_of(root: Path, here: list[str], name: str) -> str | None:
+        asked.append(name)
+        return original(root, here, name)
+
+    monkeypatch.setattr(nofollow, "target_of", target_of)
+    _winding(root, "w")
+    assert found(root, "w0") == ({}, {"w0": Why.LINK})
+    assert len(asked) <= inner_links.MOST_OPENED
+    asked.clear()
+    budget = Budget(MANY, most_opened=3 * inner_links.MOST_OPENED)
+    reasons = [found(root, "w0", budget)[1]["w0"] for _ in range(50)]
+    assert (reasons[0], reasons[-1], len(asked) <= 4 * inner_links.MOST_OPENED) == (Why.LINK, Why.MANY, True)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), st.text("abcd./", max_size=12), max_size=4))
 def test_a_way_is_the_kernels_or_none(tmp_path_factory: pytest.TempPathFactory, links: dict[str, str]) -> None:
