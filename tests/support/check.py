@@ -1,7 +1,7 @@
 """`make check`: lint, types and the nearest tests of what changed since the merge base with main, within 90 seconds.
 
 mypy checks everything: its cache makes that what changed and what imports it. Without a cache it takes half of a minute
-of one core, beside the tests. Tests start in their order until the time is used up. Those that are left are named.
+of one core, beside the tests. Tests start in their order until the time is used up. Those that are left are counted.
 """
 
 import os

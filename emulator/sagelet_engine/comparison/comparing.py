@@ -143,7 +143,7 @@ ROWS = (
     ("compile_seconds", "Compiling", "s", ""),
     ("compiles", "Compiled programs", "", ""),
     ("first_step", "First step", "s", ""),
-    ("steady_step", "Step that compiled nothing (median)", "s", ""),
+    ("steady_step", "Step that compiled nothing", "s", ""),
     ("last_loss", "Last training loss", "", ""),
     ("steps", "Steps", "", ""),
     ("samples", "Samples", "", ""),
@@ -190,9 +190,10 @@ def break_even(baseline: Side, side: Side) -> BreakEven | None:
 
 
 def _contradicted(baseline: Side, side: Side) -> bool:
-    """True if the median steps say the opposite of the throughputs without compiling.
+    """True if the steps say the opposite of the throughputs without compiling.
 
-    One is a median and the other a mean. They contradict each other if something else used the CPU for a while.
+    Both are of the same intervals, unless the report knows no rows. Then the throughput is that of the whole loop, in
+    which evaluations and files that were saved count, too.
     """
     before, after = baseline.measured.steady_step.number, side.measured.steady_step.number
     native, compiled = (one.measured.steady_throughput.number for one in (baseline, side))
