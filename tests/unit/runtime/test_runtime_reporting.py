@@ -176,6 +176,21 @@ def test_what_the_time_of_the_steps_went_to(clock: Clock) -> None:
     assert [one["start_seconds"] for one in found] == pytest.approx([0.0, 6.0, 6.12], abs=0.1)
 
 
+def test_what_waits_after_the_last_step_is_in_no_step(clock: Clock) -> None:
+    held = [0.0]
+    line = timeline.Timeline(held=lambda: held[0])
+    timed = steps.Steps(timeline=line)
+    timed.about_to_begin()
+    held[0] += 0.02
+    take_steps(timed, clock, 0.05)
+    # Reading the last loss, and saving. Another step would begin where the last one ended, and have it.
+    held[0] += 0.5
+    clock.now += 0.5
+    assert [one["device_wait_seconds"] for one in line.document(0)] == [0.02]
+    take_steps(timed, clock, 0.05)
+    assert [(one["seconds"], one["device_wait_seconds"]) for one in line.document(0)] == [(0.6, 0.52)]
+
+
 def test_a_long_training_has_a_bounded_timeline_that_leaves_nothing_out(clock: Clock) -> None:
     busy = Busy()
     line = timeline.Timeline(busy)

@@ -39,6 +39,8 @@ class Timeline:
         self._spans: list[Span] = []
         self._open: Span | None = None
         self._busy_at = (0.0, 0.0, 0.0)
+        #: Seconds of waiting for the device at the end of the last step: what waits after it is part of no span yet.
+        self._held_at_end = 0.0
 
     def step_ended(self, step: int, began: float, ended: float, waited: float, *, compiled: bool) -> None:
         """Adds a step. `waited`: seconds of it that the script waited for its batch."""
@@ -48,6 +50,7 @@ class Timeline:
         span.steps += 1
         span.seconds = ended - span.began
         span.waited += waited
+        self._held_at_end = self._held()
         if compiled or span.seconds >= self._least:
             self._close(span)
 
@@ -81,7 +84,7 @@ class Timeline:
             self._least *= 2
 
     def _spent(self) -> tuple[float, float, float]:
-        return (*self._busy(), self._held())
+        return (*self._busy(), self._held_at_end)
 
     def _since_last(self, span: Span, busy: tuple[float, float, float]) -> Span:
         """Returns a copy with what was compiled, executed and waited for since the last span ended."""
