@@ -22,6 +22,7 @@ from sagelet_engine.pipelines.definition import (
 )
 from sagelet_engine.pipelines.execution_variables import JOB_NAMES, VARIABLES
 from sagelet_engine.pipelines.expression_rules import faults, operand_faults
+from sagelet_engine.pipelines.expressions import references
 from sagelet_engine.pipelines.malformed import DEEPEST, depth_is_allowed
 
 #: Steps of a definition, with those inside Condition steps. AWS's own limit is a quota, which can be raised.
@@ -84,6 +85,9 @@ def _experiment(config: JsonObject) -> Iterator[str]:
         yield f"PipelineExperimentConfig has no member {name}: it has {', '.join(_EXPERIMENT)}"
     for name, value in config.items():
         yield from operand_faults(value, f"PipelineExperimentConfig.{name}")
+        for one in references(value):
+            if one.experiment:
+                yield f"PipelineExperimentConfig.{name} refers to PipelineExperimentConfig itself"
 
 
 def _step(step: Step, definition: Definition) -> Iterator[str]:

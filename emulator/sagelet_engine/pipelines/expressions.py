@@ -6,7 +6,7 @@ An expression is an object with one member of these names. Everything else is co
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sagelet_engine.base.errors import SageletError
@@ -49,13 +49,17 @@ class Budget:
         while waiting:
             part = waiting.pop()
             self._left -= 1 + (len(part) if isinstance(part, str) else 0)
-            if self._left < 0:
-                raise Unresolved(f"The values that the step refers to have more than {MOST_LETTERS} letters in all")
+            self.check_room(0)
             if isinstance(part, list):
                 waiting += part
             elif isinstance(part, dict):
                 self._left -= sum(map(len, part))
                 waiting += part.values()
+
+    def check_room(self, letters: int) -> None:
+        """Raises Unresolved if so many letters more would be too many. Asked before a text of that length is made."""
+        if letters > self._left:
+            raise Unresolved(f"The values that the step refers to have more than {MOST_LETTERS} letters in all")
 
 
 @dataclass(frozen=True)
@@ -140,15 +144,18 @@ def _get(one: Reference, scope: Scope, text: str) -> Any:
     if one.experiment:
         if scope.experiment.get(one.experiment) is None:
             raise Unresolved(f"PipelineExperimentConfig has no {one.experiment}")
-        return resolve(scope.experiment[one.experiment], scope)
+        # Its values do not refer to each other, or to themselves.
+        return resolve(scope.experiment[one.experiment], replace(scope, experiment={}))
     if one.step not in scope.steps:
         raise Unresolved(f"{text} is undefined: step {one.step} has not succeeded")
     return at_path(scope.steps[one.step], one.path, text)
 
 
 def _join(given: Any, scope: Scope) -> str:
-    values = [resolve(one, scope) for one in given["Values"]]
-    return str(given.get("On", "")).join(map(text_of, values))
+    texts = [text_of(resolve(one, scope)) for one in given["Values"]]
+    between = str(given.get("On", ""))
+    scope.budget.check_room(len(between) * (len(texts) - 1) + sum(map(len, texts)))
+    return between.join(texts)
 
 
 def _json_get(given: Any, scope: Scope) -> Any:

@@ -1,7 +1,9 @@
 """What a definition costs: the work grows with its text, whatever its steps name. Lines are counted, not seconds."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +132,31 @@ def test_values_that_are_named_many_times_are_bounded(value: Any) -> None:
     with pytest.raises(Unresolved, match="letters in all"):
         resolve(join("", *[get("Parameters.p")] * 1000), scope({"p": value}))
     assert resolve([get("Parameters.p")] * 3, scope({"p": value})) == [value] * 3
+
+
+@pytest.mark.parametrize("count", [100, 100_000])
+def test_a_text_between_values_is_counted_before_it_is_written(count: int) -> None:
+    """A definition of 600 KB would make 30 GB. The smaller one is larger than the budget, too, and fits in memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(Unresolved, match="letters in all"):
+            resolve(join("x" * 300_000, *[""] * count), scope({}))
+        assert tracemalloc.get_traced_memory()[1] < MOST_LETTERS
+    finally:
+        tracemalloc.stop()
+    assert resolve(join("ab", "x", 1, "y"), scope({})) == "xab1aby"
+
+
+@pytest.mark.parametrize("other", ["ExperimentName", "TrialName"])
+def test_an_experiment_that_is_named_by_itself_has_no_name(other: str) -> None:
+    names = {"ExperimentName": get(f"PipelineExperimentConfig.{other}"),
+             "TrialName": join("-", get("PipelineExperimentConfig.ExperimentName"))}  # fmt: skip
+    text = json.dumps({**json.loads(definition(fail("a", "x"))), "PipelineExperimentConfig": names})
+    with pytest.raises(InvalidDefinition, match="refers to PipelineExperimentConfig itself"):
+        check(text)
+    # One that an earlier version took.
+    with pytest.raises(Unresolved, match="PipelineExperimentConfig has no"):
+        resolve(get("PipelineExperimentConfig.TrialName"), replace(scope({}), experiment=names))
 
 
 def test_a_memory_holds_texts_of_a_bounded_size() -> None:
