@@ -455,6 +455,22 @@ def test_a_field_that_is_not_closed_is_a_word() -> None:
     assert test('[x "y z" "w')
 
 
+@pytest.mark.parametrize("number", ["1_000", "\u0661\u0660\u0660\u0660", "\uff11000"])
+def test_what_only_python_reads_as_a_number_is_a_text(number: str) -> None:
+    """The same grammar as for metrics: neither `1_000` nor digits of other scripts."""
+    for pattern in (f"{{ $.a = {number} }}", f"{{ $.a >= {number} }}"):
+        try:
+            test = compile_pattern(pattern)
+        except LogsInvalidParameter:
+            continue
+        assert test is not None
+        assert not test('{"a": 1000}')
+    test, plain = compile_pattern("[a >= 10]"), compile_pattern("{ $.a = 1e3 }")
+    assert test is not None
+    assert plain is not None
+    assert (test(number), test("1000"), plain('{"a": 1000}')) == (False, True, True)
+
+
 def test_no_pattern_makes_the_server_fail() -> None:
     random = Random(7)
     pieces = [

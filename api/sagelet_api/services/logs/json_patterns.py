@@ -6,12 +6,14 @@ for any characters.
 """
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.telemetry.metrics import InvalidRegex, compile_regex
 
 Condition = Callable[[Any], bool]
@@ -225,10 +227,8 @@ def _wildcards(text: str) -> Condition:
 
 
 def _number(token: str) -> float | None:
-    try:
-        return float(token)
-    except ValueError:
-        return None
+    number = number_in(token)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _as_number(value: Any) -> float | None:
