@@ -63,10 +63,10 @@ class ImageBuildFailed(SageletError):
 
 
 #: `Step 1/20 : FROM` of Docker's, `STEP 1/20: FROM` of Podman's.
-_STEP = re.compile(r"(?i)^step (\d+)/(\d+) ?: (.*)")
+_STEP = re.compile(r"(?i)^step (\d{1,9})/(\d{1,9}) ?: (.*)")
 _DOWNLOADING = re.compile(r"^\s*Downloading (\S+?)(?:\.metadata)?(?: \(.*\))?$")
 #: pip --progress-bar raw
-_PROGRESS = re.compile(r"^Progress (\d+) of (\d+)$")
+_PROGRESS = re.compile(r"^Progress (\d{1,18}) of (\d{1,18})$")
 #: The classic builder prints what a step writes to stderr in red.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^( ---> |Removing intermediate container )")

@@ -33,7 +33,7 @@ from sagelet_engine.telemetry.compiler.report import KeptFinding
 FILE = "findings.json"
 #: The most files of an input or an output that are looked at.
 MOST_FILES = 200
-_CODE = re.compile(r", exit code: (\d+)$")
+_CODE = re.compile(r", exit code: (\d{1,9})$")
 #: The most directories in which files are looked for.
 MOST_DIRECTORIES = 2000
 #: Below /opt/ml: what sagelet writes there, and the message.

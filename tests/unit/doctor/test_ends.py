@@ -34,6 +34,17 @@ def failed(
     return finding
 
 
+DIGITS = "9" * 5000
+
+
+def test_a_number_that_no_program_prints_hides_no_failure() -> None:
+    """Python makes no integer of more than 4,300 digits. A job may print them anywhere."""
+    frame = f'Traceback (most recent call last):\n  File "/opt/ml/code/train.py", line {DIGITS}, in <module>\n'
+    assert failed(f"{frame}NoRows: none in the file").rule.name == "script-error"
+    odd = failed(f"ExitCode {DIGITS}\nbad data", reason="AlgorithmError: , exit code: 1")
+    assert odd.rule.name == "script-exit"
+
+
 def instead(finding: Finding) -> str:
     return str(finding.to_json()["instead"])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.source_line import SourceLine
 
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')
 #: AWS's toolkit repeats a traceback, and leaves out the middle of a long one.
 _AGAIN = 'ErrorMessage "'
 #: What launchers put before a worker's lines: mpirun's, and torch's of an error.

@@ -62,7 +62,7 @@ _OF_TRAINING = (
     "from ContainerArguments, and the names of the hosts from /opt/ml/config/resourceconfig.json."
 )
 #: Messages of AWS's toolkit, in its log and in FailureReason.
-_CODE = re.compile(r"\bExitCode (?P<code>-?\d+)\b")
+_CODE = re.compile(r"\bExitCode (?P<code>-?\d{1,9})\b")
 #: Lines that AWS's toolkit and sagelet print before or after the script's own.
 _NOT_THE_SCRIPTS = re.compile(
     r"sagemaker-training-toolkit|"
