@@ -17,7 +17,7 @@ from support.import_graph import ROOT, Imports
 #: No test starts later than this. What has begun ends within the 90 seconds.
 TESTS_SECONDS = 55
 #: Files of tests, because each process reads all of them.
-MOST_FILES = 50
+MOST_FILES = 24
 BIN = Path(sys.executable).parent
 
 

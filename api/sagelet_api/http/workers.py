@@ -17,7 +17,7 @@ class Workers(ThreadPool):
     """cheroot's pool, whose own `stop` waits for each request without a limit, as does the end of the process."""
 
     def _spawn_worker(self) -> WorkerThread:
-        worker = WorkerThread(self.server)
+        worker = WorkerThread(self.server)  # type: ignore[no-untyped-call]
         worker.name = f"sagelet-worker-{worker.name}"
         worker.daemon = True
         worker.start()
@@ -27,13 +27,14 @@ class Workers(ThreadPool):
         """Waits `timeout` seconds for requests in work, closes the connections of those that are left, and waits
         LAST_S more.
         """
-        workers = [*self._clear_threads()]
+        # cheroot's stubs leave out what its underscores hide.
+        workers = [*self._clear_threads()]  # type: ignore[attr-defined]
         for _ in workers:
-            self._queue.put(threadpool._SHUTDOWNREQUEST)
+            self._queue.put(threadpool._SHUTDOWNREQUEST)  # type: ignore[attr-defined]
         _join(workers, timeout)
         left = [worker for worker in workers if worker.is_alive()]
         for worker in left:
-            self._force_close(worker.conn)
+            self._force_close(worker.conn)  # type: ignore[attr-defined]
         _join(left, LAST_S)
         if abandoned := sum(worker.is_alive() for worker in left):
             _log.warning("The server ends while requests are in work: %d", abandoned)
