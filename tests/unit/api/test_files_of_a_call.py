@@ -36,7 +36,7 @@ class Passed:
         self.files: set[str] = set()
 
     def profile(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if not self.looking or not threading.current_thread().name.startswith("CP Server"):
+        if not self.looking or not threading.current_thread().name.startswith("sagelet-worker"):
             return
         if event == "return" and frame.f_code is _Gateway._send.__code__:
             self.looking = False
