@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.text import duration
 from sagelet_engine.telemetry.compiler.worker import Span, WorkerReport
 
 #: Workers that are drawn. More of them would show nothing new, because all take the same steps.
@@ -94,7 +95,7 @@ def _device(worker: WorkerReport) -> str:
     if not worker.device.busy_seconds or not busy:
         return ""
     seconds = sum(span.seconds for span in worker.timeline)
-    return f"Beside the script, the device was busy for {min(busy, seconds):.3g} s of these {seconds:.3g} s."
+    return f"Beside the script, the device was busy for {duration(min(busy, seconds))} of these {duration(seconds)}."
 
 
 def _begin(worker: WorkerReport) -> float:

@@ -15,7 +15,7 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.steps import parts, steps_view
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.worker import Span
+from sagelet_engine.telemetry.compiler.worker import Device, Span
 from support.api_world import ApiWorld
 from support.doctor_cases import native_worker, worker
 
@@ -70,6 +70,13 @@ def test_widths_are_times_and_workers_begin_when_they_began() -> None:
     assert [(kind, pytest.approx(seconds)) for kind, _, seconds in view.totals] == [
         ("wait", 1.0), ("compile", 5.0), ("held", 1.6), ("rest", 0.4),
     ]  # fmt: skip
+
+
+def test_what_the_device_did_is_said_in_the_units_of_the_legend() -> None:
+    busy = worker(timeline=(Span(steps=5, seconds=103.6, execute_seconds=87.3),), device=Device(busy_seconds=87.3))
+    view = steps_view(CompilerReport.of("job", [busy]))
+    assert view is not None
+    assert view.device == "Beside the script, the device was busy for 87.3 s of these 103.6 s."
 
 
 def test_a_native_worker_waits_and_works() -> None:
