@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sagelet_api.auth.permissions import EXECUTION_POLICY_TEXT, TRAINING_POLICY_TEXT
-from sagelet_api.auth.policies import Policy, evaluate, shown
+from sagelet_api.auth.policies import Policy, evaluate, is_denied, shown
 from sagelet_engine.model.batch_keys import is_staging_bucket, job_may, staging_bucket
 from sagelet_engine.model.principal import NotAuthorized, Principal, PrincipalKind
 
@@ -39,7 +39,8 @@ class Authorization:
 
     def __call__(self, principal: Principal, action: str, resource: str) -> None:
         if not self.allows(principal, action, resource):
-            raise NotAuthorized(principal, shown(action), shown(resource))
+            by_a_denial = self._is_denied(principal, action, resource)
+            raise NotAuthorized(principal, shown(action), shown(resource), by_a_denial=by_a_denial)
 
     def limits(self, principal: Principal) -> bool:
         """True if there is something that the principal may not do. IAM's policies limit an owner's session of a role
@@ -67,10 +68,15 @@ class Authorization:
                 return _may_stage(principal, action, bucket, key)
         if action == _PASS_ROLE and self._is_unwritten(principal) and _is_written(self._iam.role_policies(resource)):
             return False
-        limits = self._limits_of(principal)
-        return evaluate([[Policy.parse(text) for text in policies] for policies in limits], action, resource)
+        return evaluate(self._limits_of(principal), action, resource)
 
-    def _limits_of(self, principal: Principal) -> list[Sequence[str]]:
+    def _is_denied(self, principal: Principal, action: str, resource: str) -> bool:
+        """True if a policy of the principal, or of the job that asked for its session, denies it."""
+        if is_denied(self._limits_of(principal), action, resource):
+            return True
+        return principal.within is not None and self._is_denied(principal.within, action, resource)
+
+    def _limits_of(self, principal: Principal) -> list[list[Policy]]:
         """Returns sets of policies, each of which must allow what the principal does."""
         limits: list[Sequence[str]] = [] if principal.policies is None else [principal.policies]
         by_role = principal.kind is not PrincipalKind.SESSION or self._enforce or principal.limited
@@ -78,7 +84,7 @@ class Authorization:
             limits.append(self._policies_of(principal))
             boundary = self._iam.role_boundary(principal.role)
             limits.extend([] if boundary is None else [boundary])
-        return limits
+        return [[Policy.parse(text) for text in policies] for policies in limits]
 
     def _policies_of(self, principal: Principal) -> Sequence[str]:
         own = self._iam.role_policies(principal.role)

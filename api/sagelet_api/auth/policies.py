@@ -8,7 +8,7 @@ are not well formed.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -147,11 +147,21 @@ def evaluate(layers: Iterable[Layer], action: str, resource: str, context: Conte
     `action`: `s3:GetObject`. `resource`: an ARN, or NO_RESOURCE. Both may have UNKNOWN parts.
     """
     del context  # Every condition counts as unknown.
-    folded = action.lower()
-    statements = [[one for policy in layer for one in policy.statements] for layer in layers]
-    if any(one.denies(folded, resource) for layer in statements for one in layer):
+    policies = list(layers)
+    if is_denied(policies, action, resource):
         return False
-    return all(any(one.allows(folded, resource) for one in layer) for layer in statements)
+    folded = action.lower()
+    return all(any(one.allows(folded, resource) for one in _statements(layer)) for layer in policies)
+
+
+def is_denied(layers: Iterable[Layer], action: str, resource: str) -> bool:
+    """Returns True if a statement of any layer denies an action on a resource, as `evaluate` has them."""
+    folded = action.lower()
+    return any(one.denies(folded, resource) for layer in layers for one in _statements(layer))
+
+
+def _statements(layer: Layer) -> Iterator[Statement]:
+    return (one for policy in layer for one in policy.statements)
 
 
 def shown(text: str) -> str:

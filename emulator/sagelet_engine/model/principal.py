@@ -51,11 +51,13 @@ class Principal:
 class NotAuthorized(ClientFault):
     """The principal may not do it. The text is IAM's ("Troubleshoot access denied error messages", IAM user guide)."""
 
-    def __init__(self, principal: Principal, action: str, resource: str) -> None:
-        super().__init__(
-            f"User: {principal.arn} is not authorized to perform: {action} on resource: {resource} "
-            f"because no identity-based policy allows the {action} action"
+    def __init__(self, principal: Principal, action: str, resource: str, *, by_a_denial: bool = False) -> None:
+        why = (
+            "with an explicit deny in an identity-based policy"
+            if by_a_denial
+            else f"because no identity-based policy allows the {action} action"
         )
+        super().__init__(f"User: {principal.arn} is not authorized to perform: {action} on resource: {resource} {why}")
         self.action = action
         self.resource = resource
 

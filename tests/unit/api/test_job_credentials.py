@@ -115,6 +115,16 @@ def test_what_it_may_not(world: ApiWorld) -> None:
     ] == ["one"]
 
 
+def test_a_refusal_says_that_a_policy_denies(world: ApiWorld) -> None:
+    iam, role = owner(world, "iam"), f"no-logs-{uuid.uuid4()}"
+    arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "logs:*", "Resource": "*"}]}
+    iam.put_role_policy(RoleName=role, PolicyName="no-logs", PolicyDocument=json.dumps(policy))
+    logs = inside(world, start(world, "one", RoleArn=arn), "logs")
+    message = denied(logs.create_log_group, logGroupName="/script")
+    assert message.endswith(" with an explicit deny in an identity-based policy")
+
+
 def test_the_control_endpoints_are_not_for_jobs(world: ApiWorld) -> None:
     environment = start(world, "one")
     headers = {
