@@ -198,7 +198,7 @@ def climbs(path: str) -> bool:
 
 
 def _target(response: urllib3.BaseHTTPResponse, url: str) -> str | None:
-    """Returns where an answer to `url` redirects, None if it does not. Raises HubError for what is no URL."""
+    """Returns where an answer to `url` redirects, None if it does not. Raises HubError if it is not a URL."""
     location = response.headers.get("Location")
     if not location or response.status not in _REDIRECTS:
         return None
@@ -206,7 +206,7 @@ def _target(response: urllib3.BaseHTTPResponse, url: str) -> str | None:
         return urljoin(url, location)
     except ValueError as error:
         response.close()
-        raise HubError(502, "", f"{url} redirects to what is no URL") from error
+        raise HubError(502, "", f"{url} redirects to something that is not a URL") from error
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -215,7 +215,7 @@ def test_each_gpu_has_a_clock_of_its_own(clock: Clock) -> None:
 
 
 class BrokenClock(ScriptClock):
-    """Fails where it is told to."""
+    """Fails at the calls that a test names."""
 
     def __init__(self, where: str) -> None:
         self.broken = False
