@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime.reporting import device_clock
+from sagelet_runtime.reporting import device_clock, steps
 from sagelet_runtime.reporting.device_clock import NEVER, ExecutionClock, ScriptClock, TorchClock, WaitClock
 from sagelet_runtime.reporting.intervals import FEWEST_STEPS, MOST_PENDING, Intervals, StepEnd
 from sagelet_runtime.reporting.recorder import Recorder
@@ -280,3 +280,21 @@ def test_waiting_is_of_the_call_that_waited_and_compiling_is_not_waiting(clock: 
     assert document["device_wait_seconds"] == 9.0
     (entry,) = document["waits"]
     assert (entry["call"], entry["count"], entry["seconds"]) == ("item", 2, 9.0)
+
+
+def test_the_last_step_ends_when_the_device_is_done_with_it(clock: Clock) -> None:
+    """A script that runs ahead of its device: its training is not over when it has dispatched the last step."""
+    device = Device()
+    timed = steps.Steps(clock=ExecutionClock(device))
+    for end in (clock.now + 20.0, clock.now + 40.0):
+        device.count += 1
+        device.ends[device.count] = end
+        clock.now += 0.001
+        timed.optimizer_steps += 1
+        timed.step_ended()
+    dispatched = timed.document()["last_step_ms"]
+    del device.ends[2]
+    ahead = steps.Steps(clock=ExecutionClock(device))
+    ahead.optimizer_steps += 1
+    ahead.step_ended()
+    assert 39_000 < dispatched - ahead.document()["last_step_ms"] < 41_000

@@ -83,6 +83,11 @@ class Intervals:
         """Waits, for a bounded time, until the device is done with all steps. Called at the end of the process."""
         self._guarded.finish(self._all_known)
 
+    def last_done(self) -> float:
+        """Returns when the device was done with the last step whose time is known, or 0."""
+        self.update()
+        return self._last[1] if self._last else 0.0
+
     def kept(self) -> list[Interval]:
         """Returns the intervals that a steady step's figures are of, the oldest first."""
         self.update()

@@ -122,8 +122,8 @@ class Steps:
         )
 
     def _last_step_ms(self) -> int:
-        """Returns ms since the epoch, or 0 if there was no step."""
-        last = max(self.last_ended, self.optimizer_stepped)
+        """Returns when the device was done with the last step, as far as it is known: ms since the epoch, or 0."""
+        last = max(self.last_ended, self.optimizer_stepped, self.intervals.last_done())
         return time.time_ns() // 1_000_000 - round((time.perf_counter() - last) * 1000) if last else 0
 
     def document(self) -> JsonObject:
