@@ -19,6 +19,8 @@ FREE_LINES, FREE_HELD, FREE_ANSWER = 2_000, 8 * 1024**2, 256 * 1024
 #: Bytes that are held for each byte of the input: JSON of `[{},{},...]` takes some 40 as Python's objects, and a
 #: second time as what was checked.
 HELD_FOR_EACH = 150
+#: Bytes of the answer for each byte by which the input grows, and those that it may grow by whatever it is sent.
+ANSWER_FOR_EACH, ANSWER_GROWTH = 2, 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -34,29 +36,41 @@ class Grown:
 class Cost:
     sent: int
     lines: int
-    held: int
     answer: int
 
 
 def cost(made: Any, call: Callable[[Any], Any], size: Callable[[Any], int]) -> Cost:
-    """Returns what a call with an input costs. It is called twice."""
+    """Returns what a call with an input costs."""
     answers: list[Any] = []
     lines = lines_of(lambda: answers.append(call(made)))
-    return Cost(size(made), lines, peak_of(lambda: call(made)), size(answers[0]))
+    return Cost(size(made), lines, size(answers[0]))
 
 
-def faults(grown: Grown, call: Callable[[Any], Any], size: Callable[[Any], int]) -> Iterator[str]:
-    """Yields what grows faster than the input, or is larger than any input justifies."""
+def faults(
+    grown: Grown,
+    call: Callable[[Any], Any],
+    size: Callable[[Any], int],
+    *,
+    times: int = TIMES,
+    free_held: int = FREE_HELD,
+) -> Iterator[str]:
+    """Yields what grows faster than the input, or is larger than any input justifies. Makes four calls."""
+    least, most = grown.make(1), grown.make(SMALL * times)
     # The first call loads what the others find.
-    call(grown.make(1))
-    small, large = (cost(grown.make(units), call, size) for units in (SMALL, SMALL * TIMES))
-    growth = max(1.0, large.sent / small.sent)
+    call(least)
+    small, large = (cost(made, call, size) for made in (grown.make(SMALL), most))
+    # What is around the part that grows does not count.
+    around = size(least)
+    growth = max(1.0, (large.sent - around) / max(1, small.sent - around))
     if large.lines > FREE_LINES + SLACK * growth * small.lines:
         yield f"{grown.name}: {small.lines} lines for {small.sent} bytes, {large.lines} for {large.sent}"
-    if large.held > FREE_HELD + HELD_FOR_EACH * large.sent:
-        yield f"{grown.name}: holds {large.held} bytes for {large.sent}"
+    held = peak_of(lambda: call(most))
+    if held > free_held + HELD_FOR_EACH * large.sent:
+        yield f"{grown.name}: holds {held} bytes for {large.sent}"
     if large.answer > FREE_ANSWER + 2 * large.sent:
         yield f"{grown.name}: answers {large.answer} bytes to {large.sent}"
+    if large.answer - small.answer > ANSWER_GROWTH + ANSWER_FOR_EACH * (large.sent - small.sent):
+        yield f"{grown.name}: answers {small.answer} bytes to {small.sent}, {large.answer} to {large.sent}"
 
 
 def length(value: Any) -> int:

@@ -718,3 +718,10 @@ def test_a_processing_step_and_what_it_wrote(world: ApiWorld) -> None:
     found = steps(world, arn)
     assert found["evaluate"]["Metadata"]["ProcessingJob"]["Arn"].endswith(f"processing-job/{name}")
     assert found["low"]["Metadata"] == {"Fail": {"ErrorMessage": "mse is low:s3://b/evaluation"}}
+
+
+def test_the_steps_of_no_execution_are_refused(world: ApiWorld) -> None:
+    """botocore's model does not require the execution that every call of the operation is about."""
+    status, answer = world.post("ListPipelineExecutionSteps", {})
+    assert status == 400
+    assert "Value null at 'pipelineExecutionArn' failed to satisfy constraint" in answer["message"]

@@ -18,6 +18,8 @@ from sagelet_api.protocol.aws_errors import (
 )
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
+from sagelet_api.protocol.shapes import NOT_NULL
+from sagelet_api.protocol.validation import constraint_error, validation_errors
 from sagelet_api.services.sagemaker import pipeline_versions as versions
 from sagelet_api.services.sagemaker import pipeline_view
 from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, RoleCheck, any_role
@@ -389,7 +391,10 @@ class PipelineOperations:
             raise _no_pipeline(key) from error
 
     def _execution(self, context: Context, request: Request) -> PipelineExecution:
-        arn = request["PipelineExecutionArn"]
+        arn = request.get("PipelineExecutionArn")
+        if arn is None:
+            # The model of ListPipelineExecutionSteps does not require it.
+            raise validation_errors([constraint_error("pipelineExecutionArn", None, NOT_NULL)])
         found = _EXECUTION.fullmatch(arn)
         with _existing(arn):
             if found is None or found.groups()[:2] != (context.region, context.account):
