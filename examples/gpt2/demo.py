@@ -15,7 +15,7 @@ from pathlib import Path
 from sagelet.connection import server_named
 from sagelet_api.cli.demo import FEWEST_STEPS, PAGE, STEPS
 from sagelet_api.cli.demo_jobs import ENVIRONMENTS, compile_bytecode
-from sagelet_api.cli.demo_run import EXPECT, JobEnded, Shown, run, show
+from sagelet_api.cli.demo_run import EXPECT, JobEnded, Shown, run, show, stop_running
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,7 +106,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     server, endpoint = start(DATA, options.runtime)
     try:
-        # What an earlier demo compiled would hide what compiling costs.
+        # Jobs of a demo that was killed, and what an earlier one compiled: both would be in these figures.
+        stop_running(server_named(endpoint, data=DATA))
         subprocess.run([SAGELET, "cache", "clear", "--data", DATA], check=True, stdout=subprocess.DEVNULL)
         shown = trained(endpoint, options.compiler, options.steps)
         if options.repeat:
@@ -114,6 +115,10 @@ def main() -> None:
             where = ["--endpoint", endpoint, "--data", DATA]
             pair = [shown.native.name, shown.compiled.name]
             subprocess.run([SAGELET, "compare", *pair, "--repeat", str(options.repeat), *where], check=True)
+    except BaseException:
+        # Ctrl-C, too: its job would train on.
+        stop_running(server_named(endpoint, data=DATA))
+        raise
     finally:
         server.send_signal(signal.SIGTERM)
         ended = server.communicate(timeout=60)[0]

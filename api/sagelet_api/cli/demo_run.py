@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.demo_board import Board, Row
 from sagelet_api.cli.demo_figures import Figures, Mark, Run, figures, lines, mark_in
 from sagelet_api.cli.demo_jobs import AGAIN, COMPILED, KINDS, NATIVE
@@ -16,8 +16,8 @@ from sagelet_api.cli.exit_codes import EndedWith
 from sagelet_api.cli.logs import JobLog
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import say
-from sagelet_api.cli.training_jobs import ENDED, Job, activity, describe
-from sagelet_api.cli.wait import exit_code, outcome, said_to_run_on
+from sagelet_api.cli.training_jobs import ENDED, Job, Wanted, activity, describe, find
+from sagelet_api.cli.wait import exit_code, outcome, said_to_run_on, until_ended
 from sagelet_api.comparison.charts import Curve, Frame, line_picture
 from sagelet_api.comparison.html import page
 from sagelet_api.servers.server import Server
@@ -78,6 +78,25 @@ def run(server: Server, submitted: Iterable[tuple[str, str]], *, to_stderr: bool
             runs[kind] = _measured(server, name, marks)
     native, compiled, again = (runs[kind] for kind in (NATIVE, COMPILED, AGAIN))
     return Shown(native, compiled, again, figures(native, compiled, again))
+
+
+def stop_running(server: Server) -> list[str]:
+    """Stops the training jobs of the account and region that have not ended, and waits until they have. Returns names.
+
+    A job outlives its server. One of a demo that was interrupted would slow the next demo down, and would fill the
+    compile cache after it was emptied.
+    """
+    aws = Aws(server)
+    names = [str(job["TrainingJobName"]) for job in find(aws, Wanted(statuses=("InProgress", "Stopping")), None)]
+    for name in names:
+        try:
+            aws.call("sagemaker", "stop_training_job", TrainingJobName=name)
+        except ServerRefused:
+            # It has ended meanwhile. If it has not, it is waited for.
+            continue
+    if names:
+        until_ended(aws, server, names)
+    return names
 
 
 def _follow(aws: Aws, server: Server, kind: str, name: str, board: Board) -> tuple[Job, tuple[Mark, ...]]:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sagelet.connection import server_named
 from sagelet_api.cli.aws_client import _session
+from sagelet_api.cli.demo_run import stop_running
 from sagelet_api.cli.main import main
 from sagelet_api.cli.wait import in_words
 from sagelet_engine.model.job import SecondaryStatus
-from support.api_world import ACCOUNT, ApiWorld
+from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import until
 
 Sagelet = Callable[..., Result]
@@ -314,6 +316,22 @@ def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) 
     assert f"`sagelet logs {name}` shows what it printed" in result.stderr
     body = world.job(name).request
     assert body["HyperParameters"]["sagemaker_program"] == '"train.py"'
+
+
+def test_jobs_of_a_demo_that_was_killed_are_stopped_before_the_next(three: ApiWorld) -> None:
+    """A job that was left behind filled the compile cache after `make demo` had emptied it."""
+    server = server_named(f"http://127.0.0.1:{three.port}", account=ACCOUNT, region=REGION)
+
+    def end_when_stopped() -> None:
+        until(lambda: three.job("running").secondary is SecondaryStatus.STOPPING)
+        three.host("running").end(0)
+
+    ending = threading.Thread(target=end_when_stopped)
+    ending.start()
+    assert stop_running(server) == ["running"]
+    ending.join()
+    assert three.job("running").secondary is SecondaryStatus.STOPPED
+    assert stop_running(server) == []
 
 
 @pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
