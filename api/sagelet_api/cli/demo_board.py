@@ -48,7 +48,8 @@ class Board:
     def __init__(self, out: Console, kinds: Sequence[str]) -> None:
         self._out = out
         self._rows = {kind: Row() for kind in kinds}
-        self._said: dict[str, tuple[int, str]] = {}
+        #: Kind, part of its training, and phase of each line of a log.
+        self._said: set[tuple[str, int, str]] = set()
         is_live = out.is_terminal and not out.is_dumb_terminal
         self._live = Live(table(self._rows), console=out, auto_refresh=False) if is_live else None
 
@@ -63,8 +64,8 @@ class Board:
         part = row.step * _PARTS // row.marks[-1].of if row.marks else -1
         # `compiling, step 1, 3 s`: a line for the phase, not for each second of it.
         status = row.doing if row.has_ended else row.doing.partition(",")[0]
-        if self._said.get(kind, (-2, "")) != (part, status):
-            self._said[kind] = (part, status)
+        if (kind, part, status) not in self._said:
+            self._said.add((kind, part, status))
             click.echo(f"{kind}: {line(row)}", err=self._out.stderr)
 
 

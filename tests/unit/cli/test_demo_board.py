@@ -21,6 +21,7 @@ def train(board: Board) -> None:
         board.update("compiled", Row("Downloading"))
         for seconds in (3, 4):
             board.update("compiled", Row(f"compiling, step 1, {seconds} s"))
+            board.update("compiled", Row("Training"))
         for upto in (1, *range(5, 81, 5)):
             board.update("compiled", Row("", marks(upto)))
         board.update("compiled", Row("Completed", marks(80), has_ended=True))
@@ -32,6 +33,7 @@ def test_a_log_has_a_line_for_each_quarter(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.splitlines() == [
         "compiled: Downloading",
         "compiled: compiling, step 1, 3 s",
+        "compiled: Training",
         "compiled: step 1 of 80, loss 3.9875, 5.1 s",
         "compiled: step 20 of 80, loss 3.7500, 7.0 s, 6 s left",
         "compiled: step 40 of 80, loss 3.5000, 9.0 s, 4 s left",
