@@ -9,7 +9,9 @@ from bench.tables import Scale
 SECTIONS = (
     *("api", "idle", "s3", "tuning", "pipelines"),
     # On all runtimes that are here, with an image of a busybox in Docker.
-    *(pytest.param(name, marks=pytest.mark.programs("busybox")) for name in ("logs", "job", "concurrency")),
+    *(pytest.param(name, marks=pytest.mark.programs("busybox")) for name in ("logs", "concurrency")),
+    # Beside the bare command.
+    pytest.param("job", marks=pytest.mark.programs("busybox", "docker")),
     pytest.param("models", marks=pytest.mark.xla),
     pytest.param("compiled", marks=pytest.mark.xla),
     pytest.param("fixed", marks=pytest.mark.xla),
