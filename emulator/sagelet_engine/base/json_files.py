@@ -71,7 +71,7 @@ def read_json(path: str | Path) -> JsonObject | None:
     """
     try:
         with nofollow.open_path(path) as file:
-            content = nofollow.parsed(file.read(MOST + 1), MOST)
+            content = nofollow.parsed(nofollow.head(file, MOST + 1), MOST)
     except nofollow.NoFile:
         return None
     if not isinstance(content, dict):

@@ -144,9 +144,15 @@ def read(root: Root, inner: Inner, most: int) -> bytes | None:
     """Returns the first `most` bytes of an ordinary file, or None if there is no such file."""
     try:
         with open_file(root, inner) as file:
-            return file.read(most)
+            return head(file, most)
     except NoFile:
         return None
+
+
+def head(file: BinaryIO, most: int) -> bytes:
+    """Returns the first `most` bytes. Python would reserve memory for all of them, however short the file is."""
+    size = os.fstat(file.fileno()).st_size
+    return file.read(min(most, size + 1) if size else most)
 
 
 def read_json(root: Root, inner: Inner, most: int) -> Any:

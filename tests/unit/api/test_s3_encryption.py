@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sagelet_api.services.s3.opening import S3
+from sagelet_engine.model.principal import owner
 from support.s3 import refusal
 
 ACCOUNT = "123456789012"
@@ -71,7 +72,7 @@ def test_what_a_job_writes_has_the_buckets_default(s3c: Any, bucket: str, s3: S3
     s3c.put_bucket_encryption(
         Bucket=bucket, ServerSideEncryptionConfiguration=rules(SSEAlgorithm="aws:kms", KMSMasterKeyID=KEY)
     )
-    with s3.objects.create(ACCOUNT, "us-east-1", bucket, "model.tar.gz") as out:
+    with s3.objects.create(owner(ACCOUNT), bucket, "model.tar.gz") as out:
         out.write(b"x")
     head = s3c.head_object(Bucket=bucket, Key="model.tar.gz")
     assert (said(head), head["ContentType"]) == (("aws:kms", KEY, True), "binary/octet-stream")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sagelet_engine.base import inner_links, nofollow
 from sagelet_engine.base.inner_links import Budget, InnerLinks, resolved
 from sagelet_engine.base.key_names import Why
+from support.work import peak_of
 
 MANY = 10**12
 
@@ -178,3 +179,10 @@ def test_a_way_is_the_kernels_or_none(tmp_path_factory: pytest.TempPathFactory, 
         if place is not None and os.path.exists(root / name):
             assert inside
             assert str(root.joinpath(*place)) == real
+
+
+def test_a_short_file_takes_no_memory_for_a_long_one(tmp_path: Path) -> None:
+    """Records of hosts are looked at many times a second."""
+    (tmp_path / "record").write_bytes(b"{}")
+    assert peak_of(lambda: nofollow.read(tmp_path, "record", 64 << 20)) < 1 << 20
+    assert nofollow.read(tmp_path, "record", 1) == b"{"

@@ -44,7 +44,7 @@ def _ranks(directory: int) -> set[int]:
 def _read(directory: int, name: str) -> WorkerReport | None:
     try:
         with nofollow.open_at(directory, name) as file:
-            value = nofollow.parsed(file.read(MOST_BYTES + 1), MOST_BYTES)
+            value = nofollow.parsed(nofollow.head(file, MOST_BYTES + 1), MOST_BYTES)
     except (OSError, ValueError):
         return None
     return decode(WorkerReport, value) if isinstance(value, dict) else None
