@@ -10,6 +10,7 @@ from docker.models.containers import Container
 
 from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import find_root
+from support.programs import asks
 
 pytestmark = pytest.mark.docker
 
@@ -31,6 +32,7 @@ OF_THE_IMAGE = {"torch", "torch_xla", "sagemaker_training", "numpy", "psutil"}
 
 
 @pytest.fixture(scope="module")
+@asks("debootstrap")
 def base(docker_client: docker.DockerClient) -> str:
     """Made once a machine, in a minute."""
     said: list[str] = []

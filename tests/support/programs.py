@@ -54,6 +54,7 @@ def _busybox_is_static(_name: str) -> bool:
 
 PROGRAMS: Mapping[str, Program] = {
     "busybox": Program("busybox-static", _busybox_is_static),
+    "debootstrap": Program("debootstrap"),
     "docker": Program("docker.io"),
     "git": Program("git"),
     "mkfs.ext4": Program("e2fsprogs"),
