@@ -198,7 +198,7 @@ def test_a_stop_does_not_wait_for_all_of_the_data(world: World, monkeypatch: pyt
     download, downloaded = world.objects.download, []
 
     def slow(*arguments: Any) -> None:
-        downloaded.append(arguments[3])
+        downloaded.append(arguments[2])
         world.engine.jobs.stop(key("one")) if by == "user" else world.clock.turn(60)
         download(*arguments)
 
