@@ -12,7 +12,7 @@ help:
 	@echo "make demo    set up, train a GPT-2 compiled and natively through the SageMaker SDK, say what that brought;"
 	@echo "             COMPILER=inductor, RUNTIME=docker; REPEAT=3: three pairs more, for a verdict on whole jobs"
 	@echo "make check   lint, types and the nearest tests of what differs from main: 90 seconds at most"
-	@echo "make test    set up, run one proof of each thing: at most ten minutes on two cores"
+	@echo "make test    set up, run one proof of each thing"
 	@echo "             ALL=1: every test that this machine can run; TESTS=tests/unit/doctor: these"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
@@ -104,7 +104,7 @@ test: setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons
 	$(PYTEST) $(IN_WORKERS) $(PYTEST_ARGS)
 else
 test: setup setup-sdk
-	@echo "make test: one proof of each thing, at most ten minutes on two cores; at the end it says what it left out"
+	@echo "make test: one proof of each thing; ten minutes on two cores is its aim; at the end it says what it left out"
 	$(PYTEST) $(IN_WORKERS) --chosen $(PYTEST_ARGS)
 endif
 
