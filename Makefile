@@ -11,7 +11,7 @@ TEST_WORKERS ?= 2
 help:
 	@echo "make demo    set up, train a GPT-2 compiled and natively through the SageMaker SDK, say what that brought;"
 	@echo "             COMPILER=inductor, RUNTIME=docker; REPEAT=3: three pairs more, for a verdict on whole jobs"
-	@echo "make check   lint, types and the nearest tests of what differs from main: 90 seconds at most"
+	@echo "make check   lint, types and the nearest tests of what differs from main"
 	@echo "make test    set up, run one proof of each thing"
 	@echo "             ALL=1: every test that this machine can run; TESTS=tests/unit/doctor: these"
 	@echo "make up      start the server"
@@ -108,7 +108,7 @@ test: setup setup-sdk
 	$(PYTEST) $(IN_WORKERS) --chosen $(PYTEST_ARGS)
 endif
 
-# Lint, types and the nearest tests of what differs from main: 90 seconds at most on two cores.
+# Lint, types and the nearest tests of what differs from main. 90 seconds on two cores are its aim.
 check: setup
 	@PYTHONPATH=tests $(BIN)/python -m support.check
 

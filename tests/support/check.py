@@ -1,4 +1,6 @@
-"""`make check`: lint, types and the nearest tests of what changed since the merge base with main, within 90 seconds.
+"""`make check`: lint, types and the nearest tests of what changed since the merge base with main.
+
+Its aim is 90 seconds.
 
 mypy checks everything: its cache makes that what changed and what imports it. Without a cache it takes half of a minute
 of one core, beside the tests. Tests start in their order until the time is used up. Those that are left are counted.
@@ -14,7 +16,7 @@ from pathlib import Path
 from support.changes import Concerned, changed_files
 from support.import_graph import ROOT, Imports
 
-#: No test starts later than this. What has begun ends within the 90 seconds.
+#: No test starts later than this. What has begun goes on.
 TESTS_SECONDS = 55
 #: Files of tests, because each process reads all of them.
 MOST_FILES = 24

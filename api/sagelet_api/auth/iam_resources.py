@@ -221,12 +221,13 @@ def _members(call: Call, environ: Environ) -> Members:
     for name, value in [*call.query.items(), *fields, *_labels(call)]:
         listed = _LISTED.fullmatch(name)
         found[(listed[1] if listed else name).lower()] += (value,)
-    for name, values in ({} if fields else texts_of(_body(environ))).items():
+    for name, values in ({} if fields else texts_of(json_body(environ))).items():
         found[name] += values
     return found
 
 
-def _body(environ: Environ) -> Any:
+def json_body(environ: Environ) -> Any:
+    """Returns the JSON of a request, packed or not, as what runs will read it. None if it is not JSON."""
     body = unpack(environ, read_body(environ, MAX_BODY), MAX_BODY)
     rewind(environ, body)
     try:

@@ -4,16 +4,13 @@ A request of a client and a call from inside the server (`services/local_calls.p
 of the body that runs, so what an expression of a pipeline yields counts, and not the text of its definition.
 """
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from sagelet_api.auth.iam_resources import needed, requested, texts_of
-from sagelet_api.protocol.calls import Call, Environ, read_body, rewind
+from sagelet_api.auth.iam_resources import json_body, needed, requested, texts_of
+from sagelet_api.protocol.calls import Call, Environ
 from sagelet_api.protocol.operation_names import form_fields
-from sagelet_api.protocol.operations import MAX_BODY
-from sagelet_api.protocol.unpacking import unpack
 from sagelet_api.protocol.validation import rule_book
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.principal import Principal
@@ -30,7 +27,7 @@ def needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
     for action, resource in requested(call, environ):
         yield action, assumed or resource
     if call.service in _HAND_ON_ROLES and _has_roles(call.model, call.operation):
-        yield from _passed(call.caller, call.model, call.operation, _body(environ))
+        yield from _passed(call.caller, call.model, call.operation, json_body(environ))
 
 
 def needs_of(
@@ -40,16 +37,6 @@ def needs_of(
     yield from needed(service, operation, region, principal.account, texts_of(body))
     if service in _HAND_ON_ROLES:
         yield from _passed(principal, service, operation, body)
-
-
-def _body(environ: Environ) -> Any:
-    # What runs unpacks it, too.
-    body = unpack(environ, read_body(environ, MAX_BODY), MAX_BODY)
-    rewind(environ, body)
-    try:
-        return json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        return None  # The handler reports what is wrong with it.
 
 
 def _assumed(call: Call, environ: Environ) -> str:
