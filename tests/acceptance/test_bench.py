@@ -7,7 +7,9 @@ from bench.tables import Scale
 
 #: All but `first-job`, which downloads gigabytes.
 SECTIONS = (
-    *("api", "idle", "s3", "tuning", "pipelines"),
+    *("api", "idle", "tuning", "pipelines"),
+    # Its jobs write files with it.
+    pytest.param("s3", marks=pytest.mark.programs("busybox")),
     # On all runtimes that are here, with an image of a busybox in Docker.
     *(pytest.param(name, marks=pytest.mark.programs("busybox")) for name in ("logs", "concurrency")),
     # Beside the bare command.

@@ -110,7 +110,8 @@ def test_the_commands_of_the_page(own_server: SageletProcess, tmp_path: Path) ->
     s3.create_bucket(Bucket="my-bucket")
     s3.put_object(Bucket="my-bucket", Key="models/bert/config.json", Body=b"{}")
     cached = ".cache/huggingface/hub/models--bert-base-uncased"
-    write_files(tmp_path, {
+    home = tmp_path / "home"
+    write_files(home, {
         "models/gpt2/config.json": "{}",
         f"{cached}/refs/main": "0" * 40, f"{cached}/snapshots/{'0' * 40}/config.json": "{}",
         "metrics/accuracy/accuracy.py": "",
@@ -121,7 +122,7 @@ def test_the_commands_of_the_page(own_server: SageletProcess, tmp_path: Path) ->
     commands = [line.removeprefix("$ ") for line in block.splitlines() if not line.startswith("$ hf download")]
     assert len(commands) == 7
     programs = f"{own_server.program.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "HOME": str(tmp_path), "SAGELET_DATA": str(own_server.data), "PATH": programs}
+    environment = {**os.environ, "HOME": str(home), "SAGELET_DATA": str(own_server.data), "PATH": programs}
     for command in commands:
         done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stderr)

@@ -13,6 +13,7 @@ import pytest
 
 from support import sources, walks
 from support.clients import ENVIRONMENT
+from support.programs import asks
 from support.walks import INSTALL, README, TUTORIAL, Serving, Terminal, Walk
 
 #: 100 steps in the place of 500: enough for the doctor.
@@ -67,6 +68,7 @@ def _tutorial(walk: Walk, terminal: Terminal) -> None:
 
 
 @pytest.fixture(scope="module")
+@asks("git")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     """The minute without torch: sagelet from its repository in a fresh environment, where no Docker Engine answers."""
     directory = tmp_path_factory.mktemp("minute")

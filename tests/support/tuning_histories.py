@@ -286,7 +286,8 @@ class History:
                 job = jobs[one.job_id]
                 assert (job.status, job.failure_reason) == (one.status, one.failure_reason)
                 points = self._store.points.of_job(job.id, "loss")
-                assert one.objective == (points[-1].value if points else None), "the objective is not the last value"
+                last = points[-1].value if points and one.status is not JobStatus.FAILED else None
+                assert one.objective == last, "the objective is not the last value, or that of a failed trial"
                 if one.status is JobStatus.STOPPED and record.ending is Ending.DONE:
                     assert one.halted or job.id in self.stopped, "a training job was stopped without a reason"
         self._check_counters(trials)

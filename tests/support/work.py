@@ -5,6 +5,7 @@ No seconds: a test that fails because a machine is slow finds nothing.
 
 import gc
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable
 from types import FrameType
@@ -12,20 +13,32 @@ from typing import Any
 
 
 def lines_of(call: Callable[[], Any]) -> int:
-    """Returns the lines of Python that a call runs in this thread."""
-    lines = 0
+    """Returns the lines of Python that a call runs, in a thread of its own. Raises what the call raises.
+
+    A new thread, because a tracer that another test left in this one can make Python pass over ours.
+    """
+    lines, raised = 0, []
 
     def traced(_frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal lines
         lines += event == "line"
         return traced
 
-    before = sys.gettrace()
-    sys.settrace(traced)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
+    def counted() -> None:
+        sys.settrace(traced)
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            sys.settrace(None)
+
+    thread = threading.Thread(target=counted)
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+    assert lines, "Python passed over the tracer"
     return lines
 
 
