@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -12,8 +13,9 @@ import sagelet_engine
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
-from sagelet_engine.images.engine import connect, image_id, platform_of
+from sagelet_engine.images.engine import connect, image_id, platform_of, size_of
 from sagelet_engine.images.output import BuildOutput, ImageBuildFailed, Report, note, remedy_for
+from sagelet_engine.images.steps import Steps, headings
 from sagelet_engine.images.variants import CPU, CPU_INDEX, TorchBuild, Variant
 
 CONTEXT_LABEL = "org.sagelet.context"
@@ -57,11 +59,21 @@ def build(options: BuildOptions, report: Report, client: docker.DockerClient | N
     if not options.force and not options.pull and _is_current(client, tag, _digest(client, context, options)):
         report(note(f"{tag} is up to date"))
         return tag
+    report(note(f"{tag} takes {_disk(options)} of disk, and some minutes, most of them downloads"))
+    steps = Steps(headings(context.dockerfile), report, partial(size_of, client))
+    steps.begin()
     python = PYTHONS[options.variant.python]
-    base = choose_base(client, options.base, report, pull=options.pull, ca_bundle=bundle, python=python)
-    _build(client, context, options, base, report)
+    base = choose_base(client, options.base, steps.report, pull=options.pull, ca_bundle=bundle, python=python)
+    steps.end(ran=True, image=base)
+    _build(client, context, options, base, steps.report)
+    steps.finish(tag)
     report(note(f"{tag} is built"))
     return tag
+
+
+def _disk(options: BuildOptions) -> str:
+    """Returns what the image takes, in round figures: docs/how-to/install.md has those of each variant."""
+    return "9 GB" if _arguments(options)["TORCH_BUILD"] == TorchBuild.CUDA.value else "3 GB"
 
 
 def _check_torch_build(options: BuildOptions) -> None:

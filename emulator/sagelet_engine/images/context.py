@@ -58,6 +58,10 @@ class BuildContext:
                 continue
             yield name, names[name].read_bytes(), _is_executable(name, names[name])
 
+    @property
+    def dockerfile(self) -> str:
+        return (self.root / DOCKERFILE).read_text(encoding="utf-8")
+
     def digest(self, arguments: Mapping[str, str]) -> str:
         """Returns the SHA-256 of the files and the build arguments, in hexadecimal."""
         digest = hashlib.sha256()

@@ -35,6 +35,14 @@ def image_id(client: docker.DockerClient, reference: str) -> str | None:
         return None
 
 
+def size_of(client: docker.DockerClient, reference: str) -> int | None:
+    """Returns the bytes of a local image with the layers below it. None if the engine has no such image, or no size."""
+    try:
+        return client.images.get(reference).attrs.get("Size")
+    except docker.errors.ImageNotFound:
+        return None
+
+
 def platform_of(client: docker.DockerClient) -> str | None:
     """Returns the platform to name in pulls and builds. None if it is the engine's own."""
     return None if architecture(str(client.info().get("Architecture") or "")) == ARCHITECTURE else PLATFORM

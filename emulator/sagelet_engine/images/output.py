@@ -18,6 +18,12 @@ class EventKind(enum.Enum):
     NOTE = "note"
     #: A step begins. `step` and `steps` are set.
     STEP = "step"
+    #: A step is done. `seconds` is set unless all of it was there before, `size` if the engine tells it.
+    END = "end"
+    #: An instruction runs, which no layer of an earlier build stands for.
+    RUNS = "runs"
+    #: An instruction has made an image, whose id is the text.
+    IMAGE = "image"
     #: Bytes of one file are on their way. `done` and `total` are set.
     PROGRESS = "progress"
     #: One line of output of the current step.
@@ -34,6 +40,9 @@ class BuildEvent:
     #: In bytes. Only set for PROGRESS.
     done: int | None = None
     total: int | None = None
+    #: Only set for END: how long the step took, and the bytes that it added to the image.
+    seconds: float | None = None
+    size: int | None = None
 
 
 Report = Callable[[BuildEvent], None]
@@ -69,7 +78,10 @@ _DOWNLOADING = re.compile(r"^\s*Downloading (\S+?)(?:\.metadata)?(?: \(.*\))?$")
 _PROGRESS = re.compile(r"^Progress (\d{1,18}) of (\d{1,18})$")
 #: The classic builder prints what a step writes to stderr in red.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NOISE = re.compile(r"^( ---> |Removing intermediate container )")
+#: ` ---> 0123456789ab` of Docker's, `--> 0123456789ab` of Podman's, after an instruction.
+_IMAGE = re.compile(r"^ ?-{2,3}> ([0-9a-f]{12,64})$")
+_RUNS = " ---> Running in "
+_NOISE = re.compile(r"^( ?-{2,3}> |(Removing|Removed) intermediate container )")
 _REMEMBERED, _SHOWN = 400, 15
 
 _REMEDIES = (
@@ -123,7 +135,15 @@ class BuildOutput:
                 yield from self._line(_COLOUR.sub("", line.rstrip("\r")))
 
     def _line(self, line: str) -> Iterator[BuildEvent]:
-        if not line.strip() or _NOISE.match(line):
+        if not line.strip():
+            return
+        if image := _IMAGE.match(line):
+            yield self._event(EventKind.IMAGE, image[1])
+            return
+        if line.startswith(_RUNS):
+            yield self._event(EventKind.RUNS, self._instruction)
+            return
+        if _NOISE.match(line):
             return
         if step := _STEP.match(line):
             self._step = int(step[1]), int(step[2])
@@ -146,8 +166,7 @@ class BuildOutput:
     def _failure(self, error: str, pending: str) -> ImageBuildFailed:
         rest = _COLOUR.sub("", pending).strip()
         lines = [*self._tail, *filter(None, [rest]), error.rsplit("' ", 1)[-1]]
-        where = "" if self._step is None else f"step {self._step[0]}/{self._step[1]} "
-        return ImageBuildFailed(f"{where}({self._instruction})", lines[-_SHOWN:], remedy_for("\n".join(lines)))
+        return ImageBuildFailed(self._instruction, lines[-_SHOWN:], remedy_for("\n".join(lines)))
 
 
 def remedy_for(output: str) -> str:

@@ -178,7 +178,7 @@ def test_a_failed_step_shows_its_output_and_the_remedy(engine: EngineDouble, rep
     with pytest.raises(ImageBuildFailed) as raised:
         build(BuildOptions(), report, engine)
     text = str(raised.value)
-    assert "step 2/2 (RUN pip install torch==2.9.0) failed" in text
+    assert "not built: RUN pip install torch==2.9.0 failed" in text
     assert "ERROR: No matching distribution found" in text
     assert "returned a non-zero code: 1" in text
     assert "an earlier line" not in text
@@ -225,7 +225,7 @@ def test_podmans_steps_are_steps() -> None:
 
 def test_output_becomes_steps_lines_and_progress() -> None:
     stream = (
-        "Step 1/2 : FROM x\n ---> 0123\nStep 2/2 : RUN set -eu;     pip   install\n ---> Running in 1\n"
+        "Step 1/2 : FROM x\n ---> 0123456789ab\nStep 2/2 : RUN set -eu;     pip   install\n ---> Running in 1\n"
         "  Downloading https://index.example/torch-2.9.0-cp311.whl (899.8 MB)\nProgress 10 of 30\nProgress 30 of 30\n"
         "\nInstalling torch\nRemoving intermediate container 1\n"
     )
@@ -233,7 +233,9 @@ def test_output_becomes_steps_lines_and_progress() -> None:
     events = list(BuildOutput().events([*chunks, {"aux": {"ID": "sha256:1"}}]))
     assert [(event.kind, event.text, event.step, event.steps, event.done, event.total) for event in events] == [
         (EventKind.STEP, "FROM x", 1, 2, None, None),
+        (EventKind.IMAGE, "0123456789ab", 1, 2, None, None),
         (EventKind.STEP, "RUN set -eu; pip install", 2, 2, None, None),
+        (EventKind.RUNS, "RUN set -eu; pip install", 2, 2, None, None),
         (EventKind.OUTPUT, "  Downloading https://index.example/torch-2.9.0-cp311.whl (899.8 MB)", 2, 2, None, None),
         (EventKind.PROGRESS, "torch-2.9.0-cp311.whl", 2, 2, 10, 30),
         (EventKind.PROGRESS, "torch-2.9.0-cp311.whl", 2, 2, 30, 30),
