@@ -79,7 +79,7 @@ def test_a_build_begins_with_what_it_takes(report: Recorder) -> None:
 
 
 def test_a_log_has_a_line_for_each_step_and_no_colours() -> None:
-    """Brackets are no markup. What runs now is shown on terminals only."""
+    """Brackets in a name stay as they are. What runs now is shown on terminals only."""
     out = io.StringIO()
     with BuildProgress(Console(file=out, width=1000)) as progress:
         progress.report(BuildEvent(EventKind.STEP, "torch [x]", 2, 5))
