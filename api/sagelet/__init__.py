@@ -50,15 +50,16 @@ def compare(
     data: Path | str | None = None,
     context: str | None = None,
     anyway: bool = False,
+    steps: int | None = None,
 ) -> "Comparison":
     """Compares training jobs with the first: throughput, loss, training time, billable seconds and cost.
 
     `jobs`: names, or ARNs for those of other accounts and regions; the native one first. `anyway`: also jobs that are
-    not comparable. The other arguments: see `connect`.
+    not comparable. `steps`: also the bill of a training of so many steps. The other arguments: see `connect`.
 
     Raises sagelet.comparing.NotComparable (a SageletError) with the reasons, and SageletError if there is no such job
     or no server.
     """
     from sagelet.comparing import compare_jobs
 
-    return compare_jobs(jobs, endpoint, account, region, data, context, anyway)
+    return compare_jobs(jobs, endpoint, account, region, data, context, anyway, steps)

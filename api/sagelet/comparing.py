@@ -53,11 +53,13 @@ def compare_jobs(
     data: Path | str | None,
     context: str | None,
     anyway: bool,
+    steps: int | None = None,
 ) -> Comparison:
     """Compares jobs; see `sagelet.compare`."""
     server = server_named(endpoint, account=account, region=region, data=data, context=context)
     query = [*(("job", job) for job in jobs), ("account", server.account), ("region", server.region)]
     query += [("anyway", "1")] if anyway else []
+    query += [] if steps is None else [("steps", str(steps))]
     try:
         answer = ask(server, "GET", f"compare?{urlencode(query)}")
     except ServerRefused as error:

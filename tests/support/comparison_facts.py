@@ -8,12 +8,12 @@ from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.trainer_log import TrainerLog
 from sagelet_engine.instances.bill import Bill
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.worker import BatchShape, Span, WorkerReport
+from sagelet_engine.telemetry.compiler.worker import BatchShape, StepSeconds, WorkerReport
 
 PRICE = 3.6
 #: A worker whose steps took equally long, on a machine that did nothing else.
 IDLE: dict[str, Any] = {
-    "timeline": tuple(Span(step=number, steps=1, start_seconds=number, seconds=1.0) for number in range(10)),
+    "step_seconds": StepSeconds(p5=1.0, p50=1.0, p95=1.0, count=10, steps=10, clock="device", quarters=(1.0,) * 4),
     "cpu_seconds": 100.0,
 }
 INSTANCES = (("ml.p3.2xlarge", 1),)

@@ -16,6 +16,7 @@ from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.comparison import files, table
 from sagelet_api.servers.server import Server
+from sagelet_engine.comparison.comparing import MOST_STEPS
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
 
@@ -30,6 +31,12 @@ from sagelet_engine.comparison.result import Comparison
     metavar="N",
     help="Train copies of both jobs N times, in turn, and give a verdict with intervals.",
 )
+@click.option(
+    "--steps",
+    type=click.IntRange(1, MOST_STEPS),
+    metavar="N",
+    help="Also say the bill of a training of N steps.",
+)
 @click.option("--anyway", is_flag=True, help="Compare jobs that are not comparable, too, and say why they are not.")
 @json_option
 @server_options
@@ -38,13 +45,15 @@ def compare(
     html: Path | None,
     png: Path | None,
     repeat: int | None,
+    steps: int | None,
     as_json: bool,
     anyway: bool,
     server: Server,
 ) -> None:
     """Compare jobs, native against compiled.
 
-    Compares each job with the first: throughput, loss, training time, billable seconds and cost. Jobs are names, or
+    Compares each job with the first. It says first how fast it is, what compiling cost and after how many steps that
+    has paid, whether the losses agree, and the bill: of this run, and of --steps N. Jobs are names, or
     ARNs for those of other accounts and regions. Jobs that are not comparable are refused, with the reasons: other data
     or instances, or one that has not completed.
 
@@ -53,11 +62,14 @@ def compare(
     runs do.
     """
     if repeat is not None:
-        _repeat(jobs, repeat, html or png, anyway=anyway, as_json=as_json, server=server)
+        if html or png or anyway or steps:
+            raise click.UsageError("--repeat takes two jobs, and neither --html, --png, --steps nor --anyway")
+        _repeat(jobs, repeat, as_json=as_json, server=server)
         return
     query = urlencode([*(("job", name) for name in jobs), ("account", server.account), ("region", server.region)])
     try:
-        answer = ask(server, "GET", f"compare?{query}{'&anyway=1' if anyway else ''}")
+        length = "" if steps is None else f"&steps={steps}"
+        answer = ask(server, "GET", f"compare?{query}{length}{'&anyway=1' if anyway else ''}")
     except ServerRefused as error:
         if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
             raise ServerRefused(f"{error} To compare all the same: --anyway") from error
@@ -74,11 +86,9 @@ def compare(
         click.echo(f"wrote {path}", err=as_json)
 
 
-def _repeat(
-    jobs: tuple[str, ...], pairs: int, pictures: Path | None, *, anyway: bool, as_json: bool, server: Server
-) -> None:
-    if len(jobs) != 2 or pictures or anyway:
-        raise click.UsageError("--repeat takes two jobs, and neither --html, --png nor --anyway")
+def _repeat(jobs: tuple[str, ...], pairs: int, *, as_json: bool, server: Server) -> None:
+    if len(jobs) != 2:
+        raise click.UsageError(f"--repeat takes two jobs, not {len(jobs)}")
     verdict, comparisons = repeating.repeat(Aws(server), server, (jobs[0], jobs[1]), pairs)
     if as_json:
         echo_json({"verdict": verdict.to_json(), "pairs": [one.to_json() for one in comparisons]})

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sagelet_engine.comparison.losses import DISSIMILAR, SIMILAR, LossAgreement, agreement
+from sagelet_engine.comparison.losses import LossAgreement, agreement, conclusion
 from sagelet_engine.comparison.measured import LossPoint
 from sagelet_engine.comparison.student import quantile
 
@@ -177,12 +177,7 @@ _UNKNOWN = "unknown: the jobs printed too few losses; take more --steps"
 def _losses(found: LossAgreement | None) -> str:
     if found is None:
         return f"whether the losses agree is {_UNKNOWN}"
-    differ = f"they differ by {found.distance:.2g} while the loss falls by {found.fall:.3g}"
-    if found.verdict == SIMILAR:
-        return f"the loss curves agree: {differ}"
-    if found.verdict == DISSIMILAR:
-        return f"the loss curves do NOT agree: {differ}"
-    return f"whether the loss curves agree is too noisy to say: {differ}"
+    return conclusion(found)
 
 
 def _speed_line(speed: Speed | None) -> str:

@@ -29,29 +29,24 @@ def captions(comparison: Comparison) -> dict[str, str]:
 
 
 def _throughput(comparison: Comparison) -> Picture:
-    return _bars(
-        comparison, "throughput", "throughput", "Training Throughput", "Higher is better", "Samples/sec", "throughput"
-    )
+    return _bars(comparison, "throughput", "throughput", "Training Throughput", "Higher is better", "Samples/sec")
 
 
 def _cost(comparison: Comparison) -> Picture:
     title = "Training Cost (billable seconds)"
-    return _bars(comparison, "cost", "billable_seconds", title, "Lower is better", "Billable seconds", "", "usd")
+    return _bars(comparison, "cost", "billable_seconds", title, "Lower is better", "Billable seconds", "usd")
 
 
 def _bars(
-    comparison: Comparison, name: str, key: str, title: str, subtitle: str, unit: str, note: str, beside: str = ""
+    comparison: Comparison, name: str, key: str, title: str, subtitle: str, unit: str, beside: str = ""
 ) -> Picture:
-    """Makes a picture of bars. `note`: the kind of sentence below, if there are two jobs; `beside`: a figure above the
-    value.
-    """
+    """Makes a picture of bars. `beside`: a figure above the value."""
     row, more = _row(comparison, key), _row(comparison, beside)
     bars = [
         Bar(job.label, _value(row, index), _text(row, index), above=_known(more, index))
         for index, job in enumerate(comparison.jobs)
     ]
-    below = _note(comparison, note)
-    return bar_picture(Frame(name, title, subtitle, unit, below, _described(bars, below)), bars)
+    return bar_picture(Frame(name, title, subtitle, unit, "", _described(bars)), bars)
 
 
 def _time(comparison: Comparison) -> Picture:
@@ -61,7 +56,7 @@ def _time(comparison: Comparison) -> Picture:
         for index, job in enumerate(comparison.jobs)
     ]
     subtitle = "Lower is better" + ("; the light part is compiling" if any(bar.part for bar in bars) else "")
-    frame = Frame("time", "Training Time", subtitle, "Seconds (train_runtime)", "", _described(bars, ""))
+    frame = Frame("time", "Training Time", subtitle, "Seconds (train_runtime)", "", _described(bars))
     return bar_picture(frame, bars)
 
 
@@ -92,20 +87,14 @@ def _points(job: Job, by_epoch: bool) -> tuple[tuple[float, float], ...]:
     return tuple((float(number), point.loss) for number, point in enumerate(job.losses, 1))
 
 
-def _described(bars: list[Bar], note: str) -> str:
+def _described(bars: list[Bar]) -> str:
     texts = [
         f"{bar.label}: {bar.text}"
         + (f" ({bar.above})" if bar.above else "")
         + (f", of which {bar.part_text}" if bar.part else "")
         for bar in bars
     ]
-    return "; ".join(texts) + (f". {note}" if note else "")
-
-
-def _note(comparison: Comparison, kind: str) -> str:
-    """Returns AWS's line below its picture. A longer sentence is placed beside the picture."""
-    found = [one.text[one.text.find("====>") :] for one in comparison.sentences if one.kind == kind]
-    return found[0] if len(comparison.jobs) == 2 and found and found[0].startswith("====>") else ""
+    return "; ".join(texts)
 
 
 def _row(comparison: Comparison, key: str) -> Row | None:

@@ -28,12 +28,13 @@ def show(comparison: Comparison, console: Console) -> None:
         kind, style = ("NOT COMPARABLE", "bold red") if one.blocks else ("differs", "yellow")
         _paragraph(console, Text.assemble((f"{kind}: ", style), f"{one.job}: {one.text}."))
     console.print()
-    _figures(console, *_by_job(comparison))
     for heading, sentences in in_words(comparison):
         if heading:
             console.print(Text(heading, "bold"))
         for sentence in sentences:
             _paragraph(console, Text(sentence))
+    console.print()
+    _figures(console, *_by_job(comparison))
     console.print()
     for remark in comparison.remarks:
         _paragraph(console, Text(f"{remark}.", "dim"))

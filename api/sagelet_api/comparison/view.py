@@ -11,8 +11,8 @@ from sagelet_api.comparison.wording import change_text, in_words, value_text, ve
 from sagelet_engine.comparison.comparable import Difference
 from sagelet_engine.comparison.result import Comparison, Job, Row
 
-#: The sentences below each picture of two jobs. The sentence with the arrows is in the picture.
-_BESIDE = {"throughput": ("throughput",), "loss": ("loss",), "time": ("runtime",), "cost": ("billable", "cost")}
+#: The sentences below each picture of two jobs.
+_BESIDE = {"throughput": ("speed",), "loss": ("loss",), "time": ("runtime",), "cost": ("billable", "cost")}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _pictures(comparison: Comparison) -> Iterator[tuple[Markup, str, tuple[str, 
     below = captions(comparison)
     for picture in pictures(comparison):
         beside = _BESIDE[picture.name] if len(comparison.jobs) == 2 else ()
-        texts = (one.text for one in comparison.sentences if one.kind in beside and "====>" not in one.text)
+        texts = (one.text for one in comparison.sentences if one.kind in beside)
         # Every text in it was escaped when it was made.
         yield Markup(svg(picture)), below[picture.name], tuple(texts)
 

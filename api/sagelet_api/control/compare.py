@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sagelet_api.control.calls import no_such_job, place_asked_for
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
+from sagelet_engine.comparison.comparing import MOST_STEPS, CannotCompare, NotComparable
 from sagelet_engine.model.job import JobKey
 
 if TYPE_CHECKING:
@@ -45,6 +45,20 @@ def anyway_asked_for() -> bool:
     return request.args.get("anyway", "") not in ("", "0", "false")
 
 
+def steps_asked_for() -> int | None:
+    """Returns the number of `?steps=N`: the length of a training whose bill is asked for. Raises a 400."""
+    from flask import request
+    from werkzeug.exceptions import BadRequest
+
+    text = request.args.get("steps", "").strip()
+    if not text:
+        return None
+    steps = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_STEPS)) else 0
+    if not 1 <= steps <= MOST_STEPS:
+        raise BadRequest(f"steps: a number of steps, from 1 to {MOST_STEPS:,}")
+    return steps
+
+
 def blueprint(engine: "Engine") -> "Blueprint":
     from flask import Blueprint
     from werkzeug.exceptions import BadRequest, Conflict
@@ -55,7 +69,9 @@ def blueprint(engine: "Engine") -> "Blueprint":
     def compare() -> JsonObject:
         """Compares jobs with the first of them (docs/how-to/compare.md)."""
         try:
-            return engine.reports.compare(keys_asked_for(engine), anyway=anyway_asked_for()).to_json()
+            return engine.reports.compare(
+                keys_asked_for(engine), anyway=anyway_asked_for(), steps=steps_asked_for()
+            ).to_json()
         except CannotCompare as error:
             raise BadRequest(str(error)) from error
         except NotComparable as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from sagelet_api.comparison.view import view
-from sagelet_api.control.compare import anyway_asked_for, keys_asked_for
+from sagelet_api.control.compare import anyway_asked_for, keys_asked_for, steps_asked_for
 from sagelet_api.web import PREFIX
 from sagelet_api.web.curves import TIME, Chart, axes, charts, curves, over
 from sagelet_api.web.differences import side_by_side
@@ -44,7 +44,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/compare")
     def page() -> Any:
-        """Shows the comparison. `?job=A&job=B&first=B&anyway=1`. With `pick`, or without two jobs, shows the picker:
+        """Shows the comparison. `?job=A&job=B&first=B&anyway=1&steps=N`. With `pick`, or without two jobs, shows the picker:
         `&q=&status=&token=`."""
         jobs = _jobs(site)
         values: TemplateValues = {**_picker(site, jobs), "picking": len(jobs) < 2 or "pick" in request.args}
@@ -85,7 +85,7 @@ def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[TemplateValues, int]:
     from flask import request
 
     try:
-        comparison = site.engine.reports.compare(keys, anyway=anyway_asked_for())
+        comparison = site.engine.reports.compare(keys, anyway=anyway_asked_for(), steps=steps_asked_for())
     except CannotCompare as error:
         return {"error": str(error)}, 400
     except NotComparable as error:

@@ -1,23 +1,22 @@
 """The rules of a comparison: facts of two or more jobs become their comparison. The first job is the baseline."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.comparison import sentences
+from sagelet_engine.comparison import payback, sentences
 from sagelet_engine.comparison.comparable import Difference, differences, instances_text
 from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.losses import LossAgreement, agreement, is_shorter
 from sagelet_engine.comparison.measured import Value, measure
 from sagelet_engine.comparison.one_run import trust
-from sagelet_engine.comparison.result import BreakEven, Comparison, Job, OneRun, Row, Sentence
+from sagelet_engine.comparison.result import Comparison, Job, LengthBill, OneRun, Row
 from sagelet_engine.comparison.side import Side
 from sagelet_engine.instances.catalogue import prices_region
 
-#: Medians of steps that differ by a smaller share contradict nothing.
-CLEAR = 0.05
 #: The most jobs of one comparison. A picture cannot show more of them distinctly.
 MOST_JOBS = 8
+#: The most steps of a training whose bill is asked for.
+MOST_STEPS = 1_000_000_000_000
 
 #: Names of compilers for people.
 COMPILERS = {"xla": "XLA", "inductor": "Inductor"}
@@ -36,11 +35,14 @@ class NotComparable(SageletError):
         super().__init__(f"Not comparable. {reasons}.")
 
 
-def compare(jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: bool = False) -> Comparison:
+def compare(
+    jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: bool = False, steps: int | None = None
+) -> Comparison:
     """Compares jobs.
 
     `runs`: other runs of the first job, whose spread is the tolerance of losses. `anyway`: even if the jobs'
-    differences make that meaningless. Raises NotComparable, CannotCompare.
+    differences make that meaningless. `steps`: the length of a training whose bill is asked for. Raises NotComparable,
+    CannotCompare.
     """
     _check(jobs)
     found = [one for other in jobs[1:] for one in differences(jobs[0], other)]
@@ -48,17 +50,21 @@ def compare(jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: 
     if blocking and not anyway:
         raise NotComparable(blocking)
     sides = list(_sides(jobs))
-    evens = {side.label: even for side in sides[1:] if (even := break_even(sides[0], side)) is not None}
-    losses = {one.label: one for one in _losses(sides, runs)}
+    length = payback.length(sides[0], steps)
+    bills = tuple(payback.bills(sides, *length)) if length else ()
+    losses = tuple(_losses(sides, runs))
+    pairs = [_pair(sides[0], side, losses, bills) for side in sides[1:]]
     return Comparison(
         tuple(_job(side) for side in sides),
         tuple(_rows(sides)),
-        tuple(line for side in sides[1:] for line in _sentences(sides[0], side, evens, losses)),
+        tuple(line for pair in pairs for line in sentences.of(pair)),
         tuple(found),
-        tuple(evens.values()),
-        tuple(losses.values()),
+        tuple(pair.speed for pair in pairs if pair.speed),
+        tuple(pair.even for pair in pairs if pair.even),
+        bills,
+        losses,
         tuple(OneRun(side.label, side.trust.factor, side.trust.reason) for side in sides[1:]),
-        tuple(_remarks(sides)),
+        tuple(_remarks(sides, steps, bills)),
     )
 
 
@@ -85,10 +91,12 @@ def _losses(sides: Sequence[Side], runs: Sequence[JobFacts]) -> Iterator[LossAgr
             yield found
 
 
-def _sentences(
-    baseline: Side, side: Side, evens: Mapping[str, BreakEven], losses: Mapping[str, LossAgreement]
-) -> Iterator[Sentence]:
-    return sentences.of(baseline, side, evens.get(side.label), losses.get(side.label))
+def _pair(baseline: Side, side: Side, losses: Sequence[LossAgreement], bills: Sequence[LengthBill]) -> sentences.Pair:
+    speed = payback.speed(baseline, side)
+    agreed = next((one for one in losses if one.label == side.label), None)
+    longer = {bill.label: bill for bill in bills}
+    both = (longer[baseline.label], longer[side.label]) if {baseline.label, side.label} <= longer.keys() else None
+    return sentences.Pair(baseline, side, speed, payback.of_one_run(baseline, side, speed), agreed, both)
 
 
 def _check(jobs: Sequence[JobFacts]) -> None:
@@ -133,18 +141,18 @@ def _job(side: Side) -> Job:
 
 #: Key (the name in Measured), title, unit, and the better direction.
 ROWS = (
-    ("throughput", "Throughput of the whole training", "samples/s", "higher"),
-    ("steady_throughput", "Throughput without the time of compiling", "samples/s", "higher"),
-    ("runtime", "Training loop (train_runtime)", "s", "lower"),
-    ("training_seconds", "Training time (TrainingTimeInSeconds)", "s", "lower"),
-    ("outside", "Training time before and after the loop", "s", ""),
-    ("billable_seconds", "Billable time (BillableTimeInSeconds)", "s", "lower"),
-    ("usd", "Cost", "USD", "lower"),
+    ("throughput", "Throughput without the time of compiling", "samples/s", "higher"),
+    ("steady_step", "Step that compiled nothing", "s", ""),
     ("compile_seconds", "Compiling", "s", ""),
     ("compiles", "Compiled programs", "", ""),
     ("first_step", "First step", "s", ""),
-    ("steady_step", "Step that compiled nothing", "s", ""),
     ("last_loss", "Last training loss", "", ""),
+    ("billable_seconds", "Billable time (BillableTimeInSeconds)", "s", "lower"),
+    ("usd", "Cost", "USD", "lower"),
+    ("training_seconds", "Training time (TrainingTimeInSeconds)", "s", "lower"),
+    ("outside", "Training time before and after the loop", "s", ""),
+    ("runtime", "Training loop (train_runtime)", "s", "lower"),
+    ("script_throughput", "Throughput that the script printed", "samples/s", "higher"),
     ("steps", "Steps", "", ""),
     ("samples", "Samples", "", ""),
     ("rows", "Rows of a step, all workers", "", ""),
@@ -170,41 +178,10 @@ def change(before: float | None, after: float | None) -> float | None:
     return (after / before - 1) * 100
 
 
-def break_even(baseline: Side, side: Side) -> BreakEven | None:
-    """Returns the break-even. None unless one run says that a native and a compiled job differ in speed.
-
-    A step of the compiled job saves what its rows take longer natively. Both speeds are those of steps that compile
-    nothing.
-    """
-    if baseline.facts.compiled or not side.facts.compiled:
-        return None
-    native, compiled = (one.measured.steady_throughput.number for one in (baseline, side))
-    seconds, rows, ran = (getattr(side.measured, key).number for key in ("compile_seconds", "rows", "steps"))
-    if not native or not compiled or not rows or seconds is None:
-        return None
-    if not side.tells_apart(baseline, "steady_throughput") or _contradicted(baseline, side):
-        return None
-    saved = rows / native - rows / compiled
-    steps = math.ceil(seconds / saved) if saved > 0 else None
-    return BreakEven(side.facts.name, seconds, steps, int(ran or 0), (1 - native / compiled) * 100)
-
-
-def _contradicted(baseline: Side, side: Side) -> bool:
-    """True if the steps say the opposite of the throughputs without compiling.
-
-    Both are of the same intervals, unless the report knows no rows. Then the throughput is that of the whole loop, in
-    which evaluations and files that were saved count, too.
-    """
-    before, after = baseline.measured.steady_step.number, side.measured.steady_step.number
-    native, compiled = (one.measured.steady_throughput.number for one in (baseline, side))
-    if not before or not after or not native or not compiled:
-        return False
-    is_clear = abs(1 - after / before) >= CLEAR
-    same_rows = baseline.measured.rows.number == side.measured.rows.number
-    return same_rows and is_clear and (after < before) != (compiled > native)
-
-
-def _remarks(sides: Sequence[Side]) -> Iterator[str]:
+def _remarks(sides: Sequence[Side], steps: int | None, bills: Sequence[LengthBill]) -> Iterator[str]:
+    if steps is not None and len(bills) < len(sides):
+        unknown = ", ".join(side.name for side in sides if side.label not in {bill.label for bill in bills})
+        yield f"No bill of {steps:,} steps for {unknown}: rows of a step, throughput or billable time is not known"
     for side in sides:
         if side.facts.stand_in:
             yield f"{side.name}: {side.facts.stand_in}. Seconds are this machine's, not AWS's"

@@ -4,14 +4,15 @@ The distance of two curves is the root mean square of their differences over the
 tolerance is the first of these that can be had:
 
 1. several runs of the first job are known: what their spread makes of a distance by chance, 19 times of 20 (Student);
-2. one run is known: the noise of its curve from point to point, or the default, whichever is more.
+2. one run is known: the noise of its curve around a smooth fall, or the default, whichever is more.
 
-A distance of 1 % of what the loss falls by, or 0.1 % of the loss, never counts.
+A distance of 1 % of what the loss falls by, or 0.1 % of the loss, never counts. A noise that two curves share point by
+point, because they see the same batches, says nothing against them: curves within the default agree.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.comparison.measured import LossPoint
@@ -68,7 +69,9 @@ def agreement(job: str, label: str, first: Sequence[Curve], second: Sequence[Cur
     slight = max(SLIGHT_FALL * fall, SLIGHT_LOSS * abs(statistics.fmean(middle)))
     if slight >= tolerance:
         tolerance, basis = slight, SLIGHT
-    verdict = _verdict(distance, tolerance, slight, fall, is_curve=len(own) > 1 or len(middle) >= _CURVE_POINTS)
+    is_curve = len(own) > 1 or len(middle) >= _CURVE_POINTS
+    similar = DEFAULT * fall if len(own) == 1 else 0.0
+    verdict = _verdict(distance, tolerance, slight, fall, similar=similar, is_curve=is_curve)
     return LossAgreement(job, label, len(middle), len(own), fall, distance, tolerance, basis, verdict)
 
 
@@ -102,11 +105,32 @@ def _tolerances(own: Sequence[list[float]], others: Sequence[list[float]], fall:
     found = [(DEFAULT * fall, BY_DEFAULT)]
     (losses,) = own
     if len(losses) >= _NOISE_POINTS:
-        found.append((quantile(len(losses) - 2) * _noise(losses) * math.sqrt(1 + 1 / len(others)), NOISE))
+        # Where a fit does not follow a bend of the curve, the bend looks like noise. So the best fit counts.
+        noise = min(_beside_neighbours(losses), *(_beside_fall(losses, fall) for fall in _falls(len(losses))))
+        found.append((quantile(len(losses) - 3) * noise * math.sqrt(1 + 1 / len(others)), NOISE))
     return found
 
 
-def _noise(losses: Sequence[float]) -> float:
+def _falls(points: int) -> Iterator[list[float]]:
+    """Yields shapes of a smooth fall: exponentials from steep to nearly straight, and powers of the step."""
+    for share in (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2):
+        yield [math.exp(-number / (share * points)) for number in range(points)]
+    for power in (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0):
+        yield [(number + 1) ** -power for number in range(points)]
+
+
+def _beside_fall(losses: Sequence[float], fall: Sequence[float]) -> float:
+    """Returns the standard deviation of the points around `a + b * fall`, by least squares. A rise is a flat line."""
+    middle, shape = statistics.fmean(losses), statistics.fmean(fall)
+    apart = [one - shape for one in fall]
+    slope = sum(x * (y - middle) for x, y in zip(apart, losses, strict=True)) / sum(x * x for x in apart)
+    slope = max(0.0, slope)
+    rest = sum((y - middle - slope * x) ** 2 for x, y in zip(apart, losses, strict=True))
+    # Two parameters are fitted, and the shape is chosen.
+    return math.sqrt(rest / (len(losses) - 3))
+
+
+def _beside_neighbours(losses: Sequence[float]) -> float:
     """Returns the standard deviation of a point around the line through its neighbours.
 
     It is by the median, because a curve that bends at its start has no noise there.
@@ -116,8 +140,8 @@ def _noise(losses: Sequence[float]) -> float:
     return statistics.median(apart) / statistics.NormalDist().inv_cdf(0.75) / math.sqrt(1.5)
 
 
-def _verdict(distance: float, tolerance: float, slight: float, fall: float, *, is_curve: bool) -> str:
-    if distance <= slight:
+def _verdict(distance: float, tolerance: float, slight: float, fall: float, *, similar: float, is_curve: bool) -> str:
+    if distance <= slight or (is_curve and distance <= similar):
         return SIMILAR
     if not is_curve or (distance <= tolerance and tolerance > WIDE * fall):
         return NOISY
@@ -133,19 +157,28 @@ def _mean_square(numbers: Sequence[float]) -> float:
     return math.sqrt(statistics.fmean(number * number for number in numbers))
 
 
+def conclusion(found: LossAgreement) -> str:
+    """Says whether the curves agree, how far they are apart and how far the loss falls, without a full stop."""
+    differ = f"they differ by {found.distance:.3g} while the loss falls by {found.fall:.3g}"
+    return f"{_CONCLUSIONS[found.verdict]}: {differ}"
+
+
 def figures(found: LossAgreement, first: str) -> str:
-    """Says distance and tolerance, and what gave it. `first`: the first job's name."""
+    """Says how the distance was judged, without a full stop. `first`: the first job's name."""
     within = "within" if found.distance <= found.tolerance else "more than"
     points = f"{found.points} point{'s' if found.points > 1 else ''}"
-    return (
-        f"over {points} the curves are {found.distance:.3g} apart (root mean square), {within} {found.tolerance:.3g}, "
-        f"{_BASES[found.basis].format(runs=found.runs, first=first, fall=f'{found.fall:.3g}')}"
-    )
+    basis = _BASES[found.basis].format(runs=found.runs, first=first)
+    return f"Over {points} that is (root mean square) {within} {found.tolerance:.3g}, {basis}"
 
 
+_CONCLUSIONS: Mapping[str, str] = {
+    SIMILAR: "the loss curves agree",
+    DISSIMILAR: "the loss curves do NOT agree",
+    NOISY: "whether the loss curves agree is too noisy to say",
+}
 _BASES: Mapping[str, str] = {
-    RUNS: "which is what the spread of {runs} runs of {first} allows; its loss falls by {fall}",
-    NOISE: "which is the noise from point to point in the one run of {first}; its loss falls by {fall}",
-    BY_DEFAULT: "which is the default if only one run of {first} is known: 10% of the {fall} that its loss falls by",
-    SLIGHT: "which never counts: 1 % of the {fall} that the loss of {first} falls by, or 0.1 % of the loss",
+    RUNS: "which is what the spread of {runs} runs of {first} allows",
+    NOISE: "which is what the noise of the one run of {first} around a smooth fall allows",
+    BY_DEFAULT: "which is the default if only one run of {first} is known: 10 % of the fall",
+    SLIGHT: "which never counts: 1 % of the fall, or 0.1 % of the loss",
 }

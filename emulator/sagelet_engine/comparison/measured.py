@@ -32,8 +32,10 @@ class LossPoint:
 class Measured:
     """Figures in seconds, samples per second and US dollars. A Value without a number is not known."""
 
+    #: Without the time of compiling, evaluating and saving: the one definition of docs/reference/compiler-report.md.
     throughput: Value
-    steady_throughput: Value
+    #: As the script or its Trainer printed it, whatever it counts.
+    script_throughput: Value
     runtime: Value
     training_seconds: Value
     #: Training time before and after the loop: input data, the start of Python and its imports, upload.
@@ -57,14 +59,8 @@ def measure(job: JobFacts) -> Measured:
     losses = _losses(job)
     source = TRAINER if job.log.train else "metric definition"
     return Measured(
-        throughput=_first(
-            _summary(job, "train_samples_per_second"),
-            _metric(job, _is_throughput),
-            _reported(_average_throughput(job)),
-        ),
-        steady_throughput=_first(
-            _reported(total.samples_per_second), _steady_throughput(job), _metric(job, _is_steady)
-        ),
+        throughput=_first(_reported(total.samples_per_second), _throughput_of_loop(job)),
+        script_throughput=_first(_summary(job, "train_samples_per_second"), _metric(job, _is_throughput)),
         runtime=_runtime(job),
         training_seconds=Value(job.training_seconds, RECORD),
         outside=_outside(job),
@@ -107,7 +103,7 @@ def _outside(job: JobFacts) -> Value:
     return Value(job.training_seconds - loop, RECORD)
 
 
-def _steady_throughput(job: JobFacts) -> Value:
+def _throughput_of_loop(job: JobFacts) -> Value:
     """Returns all samples over the time of the training loop in which nothing was compiled.
 
     For a job whose report knows no rows: the batches did not come from a DataLoader.
@@ -141,10 +137,6 @@ def _metric(job: JobFacts, fits: Callable[[str], bool]) -> Value:
     return Value()
 
 
-def _is_steady(name: str) -> bool:
-    return "steady" in name and _speaks_of_throughput(name)
-
-
 def _is_throughput(name: str) -> bool:
     return _speaks_of_throughput(name) and not any(other in name for other in ("steady", "eval", "test", "valid"))
 
@@ -163,11 +155,6 @@ def _span(job: JobFacts) -> float:
         if one.last_step_ms and one.started_ms and one.time_to_first_step_seconds
     ]
     return max([0.0, *spans])
-
-
-def _average_throughput(job: JobFacts) -> float:
-    seconds = _span(job)
-    return job.report.total.samples / seconds if seconds else 0.0
 
 
 def _rows(job: JobFacts) -> int:

@@ -8,11 +8,11 @@ the factor would have to be passed in both directions.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.worker import Span, WorkerReport
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
 #: What no run can notice. Equal jobs on an idle machine differ by less than a third of it.
 UNNOTICED = 1.5
@@ -20,8 +20,6 @@ UNNOTICED = 1.5
 SECOND_PROGRAM = 2.0
 #: Fewer steps than these show no drift.
 FEWEST_STEPS = 8
-#: Parts of a run whose mean steps are compared.
-_PARTS = 4
 #: Less drift or crowding than this is not worth a sentence.
 _WORTH_SAYING = 1.1
 
@@ -42,12 +40,17 @@ class Trust:
         larger, smaller = max(before, after), min(before, after)
         return (larger - unknown) / (smaller + unknown) > self.factor
 
+    def interval(self, ratio: float) -> tuple[float, float] | None:
+        """Returns between what the ratio of two equal jobs' figures may be. None if nobody knows."""
+        return None if self.factor is None else (ratio / self.factor, ratio * self.factor)
+
 
 def trust(named: Sequence[tuple[str, CompilerReport]]) -> Trust:
     """Returns how far one run of each of two jobs can be trusted. `named`: the jobs' names for people, and reports."""
     drifts = [(name, _drift(report)) for name, report in named]
     if short := [name for name, drift in drifts if drift is None]:
-        return Trust(None, f"{' and '.join(short)} reported fewer than {FEWEST_STEPS} steps that compiled nothing")
+        why = f"fewer than {FEWEST_STEPS} steps that compiled nothing, or waited too seldom for the device to time them"
+        return Trust(None, f"{' and '.join(short)} reported {why}")
     slowest = max((drift or 1.0, name) for name, drift in drifts)
     crowded = max((_crowding(report), name) for name, report in named)
     reasons = []
@@ -83,14 +86,8 @@ def _drift(report: CompilerReport) -> float | None:
 
 
 def _drift_of(worker: WorkerReport) -> float | None:
-    steady = [span for span in worker.timeline if span.step > 0 and not span.compile_seconds and span.steps]
-    if len(steady) < _PARTS or sum(span.steps for span in steady) < FEWEST_STEPS:
+    """By the times at which the device was done: the script's own clock sees the queue fill and run empty."""
+    steps = worker.step_seconds
+    if not steps.quarters or steps.steps < FEWEST_STEPS:
         return None
-    means = [sum(span.seconds for span in part) / sum(span.steps for span in part) for part in _parts(steady)]
-    return max(means) / min(means) if min(means) > 0 else math.inf
-
-
-def _parts(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
-    size = len(spans) / _PARTS
-    for part in range(_PARTS):
-        yield spans[round(part * size) : round((part + 1) * size)]
+    return max(steps.quarters) / min(steps.quarters) if min(steps.quarters) > 0 else math.inf

@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.comparison.losses import DISSIMILAR, SIMILAR, LossAgreement, agreement, figures
+from sagelet_engine.comparison import payback, sentences
 from sagelet_engine.comparison.losses import NOISY as TOO_NOISY
-from sagelet_engine.comparison.result import Comparison, Row
+from sagelet_engine.comparison.losses import LossAgreement, agreement, conclusion, figures
+from sagelet_engine.comparison.result import BreakEven, Comparison, Row, Speed
 from sagelet_engine.comparison.student import quantile
 
 #: Fewer pairs give no meaningful interval. More pairs take too long.
 FEWEST_PAIRS = 3
 MOST_PAIRS = 20
 #: The figures of the verdict, the most significant first.
-KEYS = ("throughput", "steady_throughput", "runtime", "training_seconds", "billable_seconds", "usd")
+KEYS = ("throughput", "runtime", "training_seconds", "billable_seconds", "usd", "script_throughput")
 #: AWS gives these figures in whole seconds, or computes them from whole seconds. So half a second on either side is
 #: unknown.
 _WHOLE_SECONDS = {
@@ -61,6 +62,8 @@ class Verdict:
     figures: tuple[Figure, ...]
     #: None if a run printed no losses, or the runs printed them at different places.
     losses: LossAgreement | None
+    #: By the medians, and by the interval of the throughput. None if a run does not have a figure of it.
+    break_even: BreakEven | None = None
     #: Load of the machine before each run (tasks that need a CPU, over the last minute), in order. Empty if unknown.
     load: tuple[float, ...] = ()
     #: Median frequency of the CPUs in MHz before each run, in order. Empty if unknown.
@@ -78,7 +81,28 @@ def judge(pairs: Sequence[Comparison], load: Sequence[float] = (), frequency: Se
     curves = [[pair.jobs[side].losses for pair in pairs] for side in (0, 1)]
     losses = agreement(second.name, second.label, *curves)
     labels = (first.label, second.label)
-    return Verdict(labels, len(pairs), tuple(_figures(pairs)), losses, tuple(load), tuple(frequency))
+    found = tuple(_figures(pairs))
+    even = _break_even(pairs, found)
+    return Verdict(labels, len(pairs), found, losses, even, tuple(load), tuple(frequency))
+
+
+def _break_even(pairs: Sequence[Comparison], found: Sequence[Figure]) -> BreakEven | None:
+    """Returns when compiling has paid for itself, if the first job is native and the second one is compiled."""
+    first, second = pairs[0].jobs
+    speed = next((one for one in found if one.key == "throughput"), None)
+    cost, rows, ran = (_medians(pairs, key) for key in ("compile_seconds", "rows", "steps"))
+    if speed is None or cost is None or not rows or first.compiled or not second.compiled:
+        return None
+    told = speed.verdict in (BETTER, WORSE)
+    ratio = Speed(second.name, second.label, speed.ratio, speed.low, speed.high, told)
+    return payback.break_even(ratio, cost, rows / speed.first, int(ran or 0))
+
+
+def _medians(pairs: Sequence[Comparison], key: str) -> float | None:
+    """Returns the median of the second job's figure. None if a run does not have it."""
+    values = [row.values[1] for pair in pairs for row in pair.rows if row.key == key]
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if len(known) == len(pairs) else None
 
 
 def _figures(pairs: Sequence[Comparison]) -> Iterator[Figure]:
@@ -122,17 +146,17 @@ def _verdict(low: float, high: float, *, higher_is_better: bool) -> str:
     return BETTER if (low > 1) is higher_is_better else WORSE
 
 
-_LOSSES = {
-    SIMILAR: "The losses agree",
-    DISSIMILAR: "The losses do NOT agree",
-    TOO_NOISY: "Whether the losses agree is too noisy to say",
-}
-
-
 def in_sentences(verdict: Verdict) -> Iterator[str]:
-    """Yields the result in words: the losses first, because a faster way to another result is not faster."""
-    if verdict.losses is not None:
-        yield f"{_LOSSES[verdict.losses.verdict]}: {figures(verdict.losses, verdict.labels[0])}."
+    """Yields the result in words: steady speed, cost of compiling, when it has paid, losses."""
+    first, second = verdict.labels
+    if speed := next((one for one in verdict.figures if one.key == "throughput"), None):
+        between = f"{speed.low:.2f} to {speed.high:.2f}, {speed.verdict}"
+        yield f"{second} trained at {speed.ratio:.2f} times the steady speed of {first} ({between})."
+    if even := verdict.break_even:
+        yield f"{second} compiled for {even.compile_seconds:.1f} s. {sentences.in_words(even)}."
+    if losses := verdict.losses:
+        text = conclusion(losses)
+        yield f"{text[0].upper()}{text[1:]}. {figures(losses, first)}."
     yield "Seconds, throughput and ratios are this machine's. They do not forecast those of a GPU of AWS."
     if verdict.load:
         load = f"{min(verdict.load):.1f} to {max(verdict.load):.1f}"

@@ -10,7 +10,9 @@ from sagelet_engine.comparison.decoding import build
 from sagelet_engine.comparison.losses import LossAgreement
 from sagelet_engine.comparison.measured import LossPoint
 
-VERSION = 1
+VERSION = 2
+#: Why a training of a length is billed: somebody asked for its steps, or it is the job's own epochs.
+ASKED, EPOCHS = "asked", "epochs"
 C = TypeVar("C", bound="Comparison")
 
 
@@ -42,7 +44,7 @@ class Job:
 class Row:
     """One figure of all jobs."""
 
-    #: throughput, steady_throughput, runtime, training_seconds, billable_seconds, usd, compile_seconds, ...
+    #: throughput, script_throughput, runtime, training_seconds, billable_seconds, usd, compile_seconds, ...
     key: str
     title: str
     #: samples/s, s, USD, or empty.
@@ -63,7 +65,7 @@ class Row:
 class Sentence:
     """One statement on a job compared with the first one."""
 
-    #: speed, throughput, loss, runtime, billable, cost, compilation, break-even
+    #: speed, compilation, break-even, loss, cost, length, throughput, runtime, billable
     kind: str
     job: str
     #: The job's label. Labels are unique, and names are not.
@@ -72,8 +74,23 @@ class Sentence:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """How many times as fast as the first job another one trains, without the time of compiling."""
+
+    job: str
+    #: Labels are unique, and names are not.
+    label: str
+    ratio: float
+    #: Between what it may be: what equal jobs may differ by, or the 95 % interval of several runs. None if unknown.
+    low: float | None
+    high: float | None
+    #: True if the interval is all on one side of 1.
+    told: bool
+
+
+@dataclass(frozen=True)
 class BreakEven:
-    """When the faster steps of a compiled job have made up for the time of compiling. Only if one run can say it."""
+    """When the faster steps of a compiled job have made up for the time of compiling."""
 
     job: str
     compile_seconds: float
@@ -83,6 +100,31 @@ class BreakEven:
     ran: int
     #: How much less time it takes than natively in percent, without the compilation. A long training comes near this.
     long_run_percent: float
+    label: str = ""
+    #: Of training until then, with the time of compiling. None if it never breaks even.
+    seconds: float | None = None
+    #: At the ends of the interval of the speed. None: never, or not known.
+    earliest: int | None = None
+    latest: int | None = None
+    #: True if the runs say which job is faster. If not, `steps` may as well be the other end of the interval.
+    told: bool = False
+
+
+@dataclass(frozen=True)
+class LengthBill:
+    """What a job would be billed for a training of another length."""
+
+    job: str
+    label: str
+    #: Steps of the first job. The other jobs train on as many rows.
+    steps: int
+    #: asked, epochs
+    why: str
+    billable_seconds: float
+    #: None if the price is not known.
+    usd: float | None
+    #: True if the runs say that it is more, or less, than the first job's.
+    told: bool
 
 
 @dataclass(frozen=True)
@@ -102,7 +144,11 @@ class Comparison:
     rows: tuple[Row, ...]
     sentences: tuple[Sentence, ...]
     differences: tuple[Difference, ...] = ()
+    #: One for each job but the first whose speed is known.
+    speeds: tuple[Speed, ...] = ()
     break_evens: tuple[BreakEven, ...] = ()
+    #: Bills of the length that was asked for, or of the first job's own epochs. Empty if this run is that length.
+    lengths: tuple[LengthBill, ...] = ()
     #: One for each job but the first whose losses can be compared.
     losses: tuple[LossAgreement, ...] = ()
     #: One for each job but the first.

@@ -1,4 +1,7 @@
-"""What the figures say, in the words of AWS's notebook.
+"""What the figures say: what a person wants to know first, then the words of AWS's notebook.
+
+First come the steady speed with its interval, what compiling cost, when it has paid for itself, the losses, and the
+bills. They are the same for every compiler.
 
 "Compile and Train the GPT2 Model using the Transformers Trainer API with the wikitext Dataset for Multi-Node Multi-GPU
 Training" ends in three percentages, which it computes like this (n is native, o is compiled):
@@ -7,37 +10,53 @@ Training" ends in three percentages, which it computes like this (n is native, o
     int((n.train_runtime - o.train_runtime) * 100 / n.train_runtime)
     int((n.BillableTimeInSeconds - o.BillableTimeInSeconds) * 100 / n.BillableTimeInSeconds)
 
-They are said only where one run of each job can say it (`one_run.py`). If none can be said, one sentence says why.
+They are said only where one run of each job can say it (`one_run.py`).
 
 Its words are for a compiled job that is faster. A slower one gets the same words with "slower" instead of "faster". A
 pair other than a native job and one that XLA compiled gets the jobs' names instead of the product's.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sagelet_engine.comparison import losses as losses_of
 from sagelet_engine.comparison.losses import LossAgreement
-from sagelet_engine.comparison.result import BreakEven, Sentence
+from sagelet_engine.comparison.result import EPOCHS, BreakEven, LengthBill, Sentence, Speed
 from sagelet_engine.comparison.side import Side
 
-#: Figures whose differences are about speed.
-SPEEDS = ("throughput", "steady_throughput", "runtime", "training_seconds", "billable_seconds")
+#: Figures whose differences are about speed, where no report has the one speed.
+_OTHER_SPEEDS = ("script_throughput", "runtime", "training_seconds", "billable_seconds")
 COMMAND = "`sagelet compare NATIVE COMPILED --repeat 3`"
 #: What to do where one run does not say it.
 REPEAT = f"Train both several times in turn: {COMMAND}"
 
 
-def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement | None) -> Iterator[Sentence]:
-    """Yields sentences about `side` compared with `baseline`. Unknown figures have no sentence."""
+@dataclass(frozen=True)
+class Pair:
+    """A job compared with the first one. None: not known."""
+
+    baseline: Side
+    side: Side
+    speed: Speed | None
+    even: BreakEven | None
+    losses: LossAgreement | None
+    #: Of the first job and of this one.
+    bills: tuple[LengthBill, LengthBill] | None
+
+
+def of(pair: Pair) -> Iterator[Sentence]:
+    """Yields sentences about a job compared with the first one. Unknown figures have no sentence."""
+    baseline, side = pair.baseline, pair.side
     texts = {
-        "speed": _speed(baseline, side),
+        "speed": _speed(pair),
+        "compilation": _compilation(side),
+        "break-even": "" if pair.even is None else f"{in_words(pair.even)}.",
+        "loss": "" if pair.losses is None else _loss(pair, pair.losses),
+        "cost": _cost(baseline, side),
+        "length": "" if pair.bills is None else _length(pair, *pair.bills),
         "throughput": _throughput(baseline, side),
-        "loss": _loss(baseline, side, losses),
         "runtime": _runtime(baseline, side),
         "billable": _billable(baseline, side),
-        "cost": _cost(baseline, side),
-        "compilation": _compilation(side),
-        "break-even": "" if even is None else _break_even(side, even),
     }
     return (Sentence(kind, side.facts.name, side.label, text) for kind, text in texts.items() if text)
 
@@ -47,23 +66,42 @@ def is_pair(baseline: Side, side: Side) -> bool:
     return side.facts.compiled and side.facts.compiler != "inductor" and not baseline.facts.compiled
 
 
-def _speed(baseline: Side, side: Side) -> str:
-    """Says that one run of each does not say which job is faster. Empty if it does, or no speed is known."""
-    known = [key for key in SPEEDS if getattr(baseline.measured, key).number and getattr(side.measured, key).number]
-    if not known or any(side.tells_apart(baseline, key) for key in known):
+def _speed(pair: Pair) -> str:
+    """Says the steady speed, and whether one run of each says which job is faster."""
+    baseline, side, found = pair.baseline, pair.side, pair.speed
+    if found is None and _is_silent(baseline, side):
         return ""
+    speed = "" if found is None else _ratio(found, baseline, side)
+    if found is not None and found.told:
+        return f"{speed}, by one run of each."
     start = f"One run of each does not say whether {side.name} or {baseline.name} is faster"
+    start += f": {speed}" if speed else ""
     reason = f" ({side.trust.reason})" if side.trust.reason else ""
     if side.trust.factor is None:
         return f"{start}{reason}. {REPEAT}."
-    return f"{start}: equal jobs may differ by a factor of {side.trust.factor:.1f} here{reason}. {REPEAT}."
+    joined = ", and" if speed else ":"
+    return f"{start}{joined} equal jobs may differ by a factor of {side.trust.factor:.1f} here{reason}. {REPEAT}."
+
+
+def _is_silent(baseline: Side, side: Side) -> bool:
+    """True if no speed of both jobs is known, or one of them has a sentence of its own."""
+    known = [key for key in _OTHER_SPEEDS if _number(baseline, key) and _number(side, key)]
+    return not known or any(side.tells_apart(baseline, key) for key in known)
+
+
+def _number(side: Side, key: str) -> float | None:
+    number: float | None = getattr(side.measured, key).number
+    return number
+
+
+def _ratio(found: Speed, baseline: Side, side: Side) -> str:
+    between = "" if found.low is None else f" ({found.low:.2f} to {found.high:.2f})"
+    return f"{side.name} trained at {found.ratio:.2f} times the steady speed of {baseline.name}{between}"
 
 
 def _throughput(baseline: Side, side: Side) -> str:
-    before, after = baseline.measured.throughput.number, side.measured.throughput.number
-    if not before or after is None:
-        return ""
-    if not side.tells_apart(baseline, "throughput"):
+    before, after = (_number(one, "script_throughput") for one in (baseline, side))
+    if not before or after is None or not side.tells_apart(baseline, "script_throughput"):
         return ""
     percent = round((after / before - 1) * 100)
     if is_pair(baseline, side) and percent > 0:
@@ -117,17 +155,27 @@ def _cost(baseline: Side, side: Side) -> str:
     return f"{side.name} costs ${after:.4f}, {how} than {baseline.name} (${before:.4f})."
 
 
-def _loss(baseline: Side, side: Side, losses: LossAgreement | None) -> str:
-    if losses is None:
-        return ""
-    figures = losses_of.figures(losses, baseline.name)
-    if losses.verdict == losses_of.SIMILAR:
-        words = "with and without SageMaker Training Compiler" if is_pair(baseline, side) else "in both jobs"
-        return f"The decrease in training loss is similar {words}: {figures}."
-    if losses.verdict == losses_of.NOISY:
-        names = f"{baseline.name} and {side.name}"
-        return f"Whether the training losses of {names} are similar is too noisy to say: {figures}."
-    return f"The training losses of {baseline.name} and {side.name} are not similar: {figures}."
+def _length(pair: Pair, first: LengthBill, bill: LengthBill) -> str:
+    baseline, side = pair.baseline.name, pair.side.name
+    epochs = ", the epochs that its hyperparameters name," if bill.why == EPOCHS else ""
+    what = f"{bill.steps:,} steps{epochs} would"
+    if first.usd is None or bill.usd is None:
+        seconds = f"{what} be billed {bill.billable_seconds:,.0f} s with {side}, {first.billable_seconds:,.0f} s with"
+        return f"{seconds} {baseline}{_one_run_of(bill)}."
+    if not bill.told:
+        return f"{what} cost ${bill.usd:,.4f} with {side}, ${first.usd:,.4f} with {baseline}{_one_run_of(bill)}."
+    saved = first.usd - bill.usd
+    how = f"${abs(saved):,.4f} {'less' if saved >= 0 else 'more'}"
+    return f"{what} cost ${bill.usd:,.4f} with {side}, {how} than with {baseline} (${first.usd:,.4f})."
+
+
+def _one_run_of(bill: LengthBill) -> str:
+    return "" if bill.told else "; one run of each does not say which is less"
+
+
+def _loss(pair: Pair, losses: LossAgreement) -> str:
+    text = losses_of.conclusion(losses)
+    return f"{text[0].upper()}{text[1:]}. {losses_of.figures(losses, pair.baseline.name)}."
 
 
 def _compilation(side: Side) -> str:
@@ -138,14 +186,27 @@ def _compilation(side: Side) -> str:
     return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training does not compile for longer."
 
 
-def _break_even(side: Side, even: BreakEven) -> str:
-    name = side.name
-    if even.steps is None:
-        return (
-            f"Without the time of compiling, {name} trains no faster than the native job here. So that time is never "
-            "won back."
-        )
+def in_words(even: BreakEven) -> str:
+    """Says when compiling has paid for itself, without a full stop."""
+    if not even.told:
+        ends = " at best, ".join(_at(steps) for steps in (even.earliest, even.latest))
+        return f"Whether that pays is too noisy to say: {ends} at worst"
+    if even.steps is None or even.seconds is None:
+        return "Without that time it trains no faster than the native job here, so that never pays"
     long_run = f"a long training approaches {int(even.long_run_percent)}% less time"
+    when = f"{_at(even.steps)}, {duration(even.seconds)} of training"
     if even.ran >= even.steps:
-        return f"{name} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
-    return f"{name} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."
+        return f"That paid {when}; it ran {even.ran:,} steps, and {long_run}"
+    return f"That pays {when}; it ran only {even.ran:,} steps, and {long_run}"
+
+
+def _at(steps: int | None) -> str:
+    return "never" if steps is None else f"at step {steps:,}"
+
+
+def duration(seconds: float) -> str:
+    """Returns `20 seconds`, `8 minutes`, `2.5 hours`."""
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.3g} {unit}"
+    return f"{seconds:.3g} seconds"

@@ -52,8 +52,11 @@ class Reports:
         job = as_training(job)
         return self._findings(job, compile_reports.current(self._data, job) or CompilerReport())
 
-    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> "Comparison":
-        """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
+    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False, steps: int | None = None) -> "Comparison":
+        """Compares jobs with the first of them. `steps`: the length of a training whose bill is asked for.
+
+        Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`).
+        """
         # Few servers compare, and loading it takes a tenth of the time of a start.
         from sagelet_engine.comparison import comparing
         from sagelet_engine.reports.comparison_inputs import ComparisonInputs
@@ -63,7 +66,7 @@ class Reports:
         jobs = [as_training(self._store.get(key)) for key in keys]
         runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
         facts, others = ([inputs.of(job, now_ms) for job in some] for some in (jobs, runs))
-        return comparing.compare(facts, others, anyway=anyway)
+        return comparing.compare(facts, others, anyway=anyway, steps=steps)
 
     def compilations(self, jobs: Iterable[TrainingJob]) -> TrialCompilations:
         """Counts jobs by where their programs came from: a compilation, or the compile cache."""

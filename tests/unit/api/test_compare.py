@@ -7,6 +7,7 @@ from dataclasses import asdict
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner, Result
@@ -97,13 +98,13 @@ def test_a_native_and_a_compiled_job(world: ApiWorld, tmp_path: Path) -> None:
     assert answer["comparable"]
     assert answer["differences"] == []
     rows = {row["key"]: row for row in answer["rows"]}
-    assert rows["throughput"]["values"] == [2.0, pytest.approx(100 / 29)]
+    assert rows["script_throughput"]["values"] == [2.0, pytest.approx(100 / 29)]
     assert rows["runtime"]["values"] == [50.0, 29.0]
     assert rows["billable_seconds"]["values"] == [60, 39]
     # Two instances, $0.7364 an hour each.
     assert rows["usd"]["values"] == [pytest.approx(2 * 60 * 0.7364 / 3600), pytest.approx(2 * 39 * 0.7364 / 3600)]
     assert rows["compile_seconds"]["values"] == [None, 6.0]
-    assert rows["steady_throughput"]["values"] == [2.0, pytest.approx(100 / 23)]
+    assert rows["throughput"]["values"] == [2.0, pytest.approx(100 / 23)]
     assert answer["jobs"][0]["losses"] == [{"loss": 4.0, "epoch": 1.0}, {"loss": 2.0, "epoch": 2.0}]
     # 10 rows a step save 5 - 2.3 s.
     assert answer["break_evens"][0]["steps"] == 3
@@ -114,6 +115,10 @@ def test_a_native_and_a_compiled_job(world: ApiWorld, tmp_path: Path) -> None:
     # 60 s and 39 s: rounded to seconds, one run of each may say it.
     assert "SageMaker Training Compiler integrated PyTorch was 35% faster in summary." in shown.output
     assert "Training throughput ====> 72% Compiler savings <====" in shown.output
+    # What a person wants to know comes before the table.
+    first = "fast trained at 2.17 times the steady speed of plain (1.45 to 3.26), by one run of each."
+    assert shown.output.index(first) < shown.output.index("Throughput without the time of compiling")
+    assert "That paid at step 3, 12.9 seconds of training; it ran 10 steps" in shown.output
     assert (tmp_path / "r.html").read_text().count("<svg") == 4
     assert len(list((tmp_path / "png").glob("*.png"))) == 4
 
@@ -127,6 +132,31 @@ def test_a_native_and_a_compiled_job(world: ApiWorld, tmp_path: Path) -> None:
     assert "style=" not in text
     assert "<style" not in text
     assert world.page("/_sagelet/ui/compare/static/comparison.css").status == 200
+
+
+def test_the_bill_of_a_training_of_another_length(world: ApiWorld) -> None:
+    both(world)
+    # 1,000 steps are 10,000 rows, and the jobs have trained 100: at 2 a second, and at 100 / 23.
+    answer = json.loads(run(world, "plain", "fast", "--steps", "1000", "--json").stdout)
+    plain, fast = answer["lengths"]
+    assert (plain["steps"], plain["why"], plain["label"]) == (1000, "asked", "native")
+    assert plain["billable_seconds"] == pytest.approx(60 + 9900 / 2)
+    assert fast["billable_seconds"] == pytest.approx(39 + 9900 * 23 / 100)
+    assert fast["usd"] == pytest.approx(2 * fast["billable_seconds"] * 0.7364 / 3600)
+    assert fast["told"]
+    words = "1,000 steps would cost $0.9475 with fast, $1.1021 less than with plain ($2.0496)."
+    assert words in run(world, "plain", "fast", "--steps", "1000").output
+    assert words in world.page("/_sagelet/ui/compare?job=plain&job=fast&steps=1000").data.decode()
+    (sentence,) = (
+        one.text
+        for one in sagelet.compare("plain", "fast", endpoint=endpoint(world), steps=1000).sentences
+        if one.kind == "length"
+    )
+    assert sentence == words
+    assert json.loads(run(world, "plain", "fast", "--json").stdout)["lengths"] == []
+    for wrong in ("0", "-1", "many", "1" * 40, "²"):
+        assert world.page(f"/_sagelet/ui/compare?job=plain&job=fast&steps={quote(wrong)}").status == 400
+    assert run(world, "plain", "fast", "--steps", "5", "--repeat", "3").exit_code == 2
 
 
 def test_the_python_call(world: ApiWorld, tmp_path: Path) -> None:

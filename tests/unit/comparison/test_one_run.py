@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 
 from sagelet_engine.comparison.comparing import compare
+from sagelet_engine.comparison.decoding import build
 from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.one_run import trust
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.worker import Span
+from sagelet_engine.telemetry.compiler.worker import StepSeconds
+from sagelet_runtime.reporting.device_clock import ScriptClock
+from sagelet_runtime.reporting.intervals import Intervals, StepEnd
 from support.comparison_facts import facts, report, trainer
 
 #: Seconds of steps after the first, made to look like those of a small model on two idle CPUs.
 STEPS = (0.371, 0.366, 0.369, 0.384, 0.365, 0.372, 0.391, 0.368, 0.370, 0.366, 0.373, 0.402, 0.369, 0.367, 0.375, 0.371,
          0.368, 0.381, 0.370, 0.366, 0.372, 0.369, 0.388, 0.371, 0.367, 0.370, 0.379, 0.368, 0.371)  # fmt: skip
+FEW = "reported fewer than 8 steps that compiled nothing, or waited too seldom for the device to time them"
 #: How much longer each step takes because of what else the machine does: share of the run so far -> factor.
 Load = Callable[[float], float]
 IDLE: Load = lambda share: 1.0  # noqa: E731
@@ -38,7 +42,7 @@ def run(name: str, speed: float, load: Load, *, waits: bool, compiled: bool = Fa
     seconds = [step * speed * load(number / len(STEPS)) for number, step in enumerate(STEPS)]
     own = sum(step * speed for step in STEPS)
     figures: dict[str, Any] = {
-        "timeline": spans(seconds),
+        "step_seconds": timed(seconds),
         "cpu_seconds": 2 * own,
         "cpu_wait_seconds": 2 * (sum(seconds) - own) if waits else 0.0,
         "compile_seconds": 0.0,
@@ -49,11 +53,13 @@ def run(name: str, speed: float, load: Load, *, waits: bool, compiled: bool = Fa
     )
 
 
-def spans(seconds: Sequence[float]) -> tuple[Span, ...]:
-    starts = itertools.accumulate(seconds, initial=6.0)
-    first = Span(step=0, steps=1, start_seconds=3.0, seconds=3.0)
-    rest = zip(itertools.count(1), starts, seconds, strict=False)
-    return (first, *(Span(number, 1, start, each) for number, start, each in rest))
+def timed(seconds: Sequence[float]) -> StepSeconds:
+    """What a worker reports of steps at whose ends the device was done."""
+    intervals = Intervals(ScriptClock())
+    ends = itertools.accumulate(seconds, initial=6.0)
+    for step, end in enumerate(ends):
+        intervals.step_ended(StepEnd(end, step))
+    return build(StepSeconds, intervals.document()["step_seconds"])
 
 
 def said(comparison: Comparison) -> set[str]:
@@ -134,9 +140,9 @@ def test_what_a_kernel_does_not_count_may_have_been_there() -> None:
 
 
 def test_a_run_of_few_steps_says_nothing() -> None:
-    few = report(True, timeline=spans(STEPS[:5]))
+    few = report(True, step_seconds=timed(STEPS[:5]))
     found = trust([("a", report(False)), ("b", few)])
-    assert (found.factor, found.reason) == (None, "b reported fewer than 8 steps that compiled nothing")
+    assert (found.factor, found.reason) == (None, f"b {FEW}")
     assert not found.tells_apart(1.0, 100.0)
     assert trust([("a", CompilerReport()), ("b", few)]).factor is None
 

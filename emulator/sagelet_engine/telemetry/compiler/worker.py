@@ -32,6 +32,8 @@ class StepSeconds:
     steps: int = 0
     #: What tells that the device is done: `device` itself, the script's `waits` for it, or `script`: calls return then.
     clock: str = ""
+    #: Seconds a step in each quarter of the intervals, in their order. Empty for fewer than four intervals.
+    quarters: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

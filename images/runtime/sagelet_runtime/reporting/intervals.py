@@ -19,6 +19,8 @@ WINDOW = 2048
 MOST_PENDING = 8192
 #: The fewest steps of an interval from which the time of compiling may be taken away: its ends are uncertain by a step.
 FEWEST_STEPS = 10
+#: The parts of the intervals whose means show whether steps became slower or faster.
+QUARTERS = 4
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Intervals:
                 "count": len(intervals),
                 "steps": steps,
                 "clock": self.clock.source,
+                "quarters": [round(seconds, 6) for seconds in _quarters(intervals)],
             },
             "steady_input_wait_seconds": round(sum(one.waited for one in intervals) / steps, 6) if steps else 0.0,
             "samples_per_second": round(sum(one.rows for one in intervals) / seconds, 3) if seconds else 0.0,
@@ -140,6 +143,15 @@ class Intervals:
             self._steady.append(interval)
         elif interval.steps >= FEWEST_STEPS and interval.seconds > 0:
             self._rest.append(interval)
+
+
+def _quarters(intervals: list[Interval]) -> list[float]:
+    """Returns the seconds a step in each quarter of the intervals, in their order. Empty for fewer than four."""
+    if len(intervals) < QUARTERS:
+        return []
+    ends = [round(len(intervals) * quarter / QUARTERS) for quarter in range(QUARTERS + 1)]
+    parts = [intervals[begin:end] for begin, end in zip(ends, ends[1:])]
+    return [sum(one.seconds for one in part) / sum(one.steps for one in part) for part in parts]
 
 
 def _share(ordered: list[float], percent: int) -> float:
