@@ -44,7 +44,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/compare")
     def page() -> Any:
-        """Shows the comparison. `?job=A&job=B&first=B&anyway=1&steps=N`. With `pick`, or without two jobs, shows the picker:
+        """Shows the comparison: `?job=A&job=B&first=B&anyway=1&steps=N`. With `pick`, or without two jobs: the picker,
         `&q=&status=&token=`."""
         jobs = _jobs(site)
         values: TemplateValues = {**_picker(site, jobs), "picking": len(jobs) < 2 or "pick" in request.args}
