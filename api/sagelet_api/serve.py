@@ -131,11 +131,13 @@ class Sagelet:
     def _make_hub(self, settings: Settings) -> "Hub":
         from sagelet_api.hub.readers import JobReaders
         from sagelet_api.hub.service import Hub
-        from sagelet_api.hub.upstream import Upstream
+        from sagelet_api.hub.upstream import NotAsked, RealHub, Upstream
         from sagelet_engine.hub.store import HubStore
 
         readers = JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth)
-        upstream = None if settings.offline else Upstream(settings.hub_upstream)
+        upstream: RealHub = Upstream(settings.hub_upstream)
+        if settings.offline:
+            upstream = NotAsked("The real Hub was not asked, because the server runs with --offline")
         return Hub(HubStore(settings.data), readers, upstream)
 
     def _make_site(self, own: OwnServices) -> "Site":

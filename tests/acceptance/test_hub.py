@@ -154,10 +154,10 @@ def test_the_commands(tmp_path: Path) -> None:
     [
         (("add", "nowhere", "--as", "a"), "nowhere: no such directory"),
         # It looks like a name of the real Hub.
-        (("add", "org/gpt2", "--as", "org/gpt2"), "The hub downloads nothing"),
+        (("add", "org/gpt2", "--as", "org/gpt2"), "`sagelet hub add` adds files that are here"),
         (("add", "org/gpt2", "--as", "org/gpt2"), "`sagelet hub make-tiny org/gpt2`"),
         (("add", "imdb", "--as", "imdb", "--dataset"), "`hf download imdb --repo-type dataset` where"),
-        (("add", "https://huggingface.co/gpt2", "--as", "gpt2"), "The hub downloads nothing"),
+        (("add", "https://huggingface.co/gpt2", "--as", "gpt2"), "`sagelet hub add` adds files that are here"),
         (("add", __file__, "--as", "a"), "is a file: name the directory it is in"),
         (("add", ".",), "say what scripts call it"),
         (("add", ".", "gpt2"), "`sagelet hub add . --as gpt2`"),

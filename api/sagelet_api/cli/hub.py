@@ -153,8 +153,8 @@ def _directory(source: str, kind: Kind, name: str) -> Path:
     download = f"`hf download {name}{'' if is_model else f' --repo-type {kind.singular}'}`"
     tiny = f", or make a small random model with `sagelet hub make-tiny {name}`" if is_model else ""
     raise SettingsError(
-        f"{source}: no such directory. The hub downloads nothing: bring the files here ({download} where there is a "
-        f"network){tiny}"
+        f"{source}: no such directory. `sagelet hub add` adds files that are here: bring them ({download} where there "
+        f"is a network){tiny}. Jobs of a server with a network find the real Hub's as they are (`sagelet docs hub`)"
     )
 
 

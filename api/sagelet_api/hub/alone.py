@@ -10,6 +10,7 @@ from sagelet_api.ending import EndRequests
 from sagelet_api.http.server import Server
 from sagelet_api.hub.readers import Anybody
 from sagelet_api.hub.service import Hub
+from sagelet_api.hub.upstream import NotAsked
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Environ, StartResponse, parse_call
 from sagelet_api.protocol.replies import error_reply, send
@@ -25,7 +26,7 @@ class HubAlone:
 
     def __init__(self, store: HubStore) -> None:
         self._guard = RequestGuard()
-        self._hub = Hub(store, Anybody())
+        self._hub = Hub(store, Anybody(), NotAsked("`sagelet hub serve` without a server asks no real Hub"))
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = parse_call(environ)

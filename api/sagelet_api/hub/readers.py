@@ -18,6 +18,8 @@ class Reader(NamedTuple):
     name: str
     #: True if nothing outside of this machine may be asked for it: a job with EnableNetworkIsolation.
     isolated: bool = False
+    #: Who has a share of the requests to the real Hub: a job's id. All programs outside of jobs are one.
+    client: str = ""
 
 
 class Readers(Protocol):
@@ -51,7 +53,7 @@ class JobReaders:
             job = None
         if job is None or job.terminal:
             raise HubError(403, "", "This HF_ENDPOINT was a job's, and ended with it: take HF_ENDPOINT anew")
-        return Reader(f"job {job.key.name}", job.spec.network_isolation)
+        return Reader(f"job {job.key.name}", job.spec.network_isolation, job.id)
 
 
 class Anybody:

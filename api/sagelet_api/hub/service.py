@@ -12,7 +12,7 @@ from sagelet_api.hub import documents
 from sagelet_api.hub.errors import HubError, no_entry, no_repository, no_revision, no_such_path, read_only
 from sagelet_api.hub.readers import Reader, Readers
 from sagelet_api.hub.routes import Asked, Route, find_route
-from sagelet_api.hub.upstream import Question, Unreachable, Upstream, climbs
+from sagelet_api.hub.upstream import NoAnswer, Question, RealHub, Unreachable, climbs
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Call, Environ, StartResponse, read_body
 from sagelet_api.protocol.file_body import FileBody
@@ -62,8 +62,8 @@ class Reply:
 class Hub:
     """Answers the Hub's read API. `readers` identify the caller of a request."""
 
-    def __init__(self, store: HubStore, readers: Readers, upstream: Upstream | None = None) -> None:
-        """`upstream`: the real Hub, which is asked for what is not here. None: nobody is."""
+    def __init__(self, store: HubStore, readers: Readers, upstream: RealHub) -> None:
+        """`upstream`: the real Hub, which is asked for what is not here."""
         self._store = store
         self._upstream = upstream
         self._readers = readers
@@ -86,11 +86,11 @@ class Hub:
             try:
                 reply = self._answer(path, call, environ)
             except HubError as error:
-                if self._upstream is None or who.isolated or error.code not in _MISSES or climbs(path):
+                if who.isolated or error.code not in _MISSES or climbs(path):
                     raise
-                reply = self._passed_on(self._upstream, error, part, path, call, environ)
+                reply = self._passed_on(error, who, part, path, call, environ)
         except HubError as error:
-            if error.code == "RepoNotFound":
+            if error.code == "RepoNotFound" or isinstance(error.__cause__, NoAnswer):
                 _log.warning("%s: %s", who.name, error.message)
             reply = _refusal(error)
         except AwsError as error:
@@ -115,18 +115,19 @@ class Hub:
             raise read_only(call.method)
         return self._answers[route.asked](route, call, environ)
 
-    def _passed_on(
-        self, upstream: Upstream, miss: HubError, part: str, path: str, call: Call, environ: Environ
-    ) -> Reply:
+    def _passed_on(self, miss: HubError, who: Reader, part: str, path: str, call: Call, environ: Environ) -> Reply:
         """Returns the real Hub's answer in place of a miss. Raises the miss if that host cannot be reached."""
         where = f"{PREFIX}{part}" if part else PREFIX.rstrip("/")
         base = f"{environ['wsgi.url_scheme']}://{call.headers.get('host', '')}{where}"
         body = read_body(environ, _MAX_BODY) if call.method == "POST" else None
         query = str(environ.get("QUERY_STRING", ""))
         try:
-            answer = upstream.ask(Question(call.method, f"/{path}", query, call.headers, body, base))
+            answer = self._upstream.ask(Question(call.method, f"/{path}", query, call.headers, body, base, who.client))
         except Unreachable as error:
             raise HubError(miss.status, miss.code, f"{miss.message}. {error}") from error
+        except NoAnswer as error:
+            # Not a miss: clients remember that a file is missing, and try again what is a server's fault.
+            raise HubError(504, "", f"{miss.message}. {error}") from error
         said = next((value for name, value in answer.headers if name.lower() == "x-error-message"), "")
         return Reply(answer.status, answer.headers, answer.body, _of_a_header(said) if said else "")
 

@@ -6,22 +6,32 @@ the first answer, and a redirect without them is an error. And clients of 2021 f
 of the real Hub to its storage is passed on: clients expect it, and large files do not go through this server.
 
 Only the configured host is asked, by a path that this hub knows and that does not climb (`..`). A redirect is followed
-within that host only.
+within that host only. Jobs share the turns of requests: one that reads slowly leaves the others theirs.
 """
 
 import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 from sagelet_api.hub.errors import HubError
+from sagelet_api.hub.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +39,13 @@ _log = logging.getLogger(__name__)
 CONNECT_S, READ_S = 5.0, 30.0
 #: Seconds for which a host that cannot be reached is not asked again.
 PAUSE_S = 30.0
-#: Requests that wait for the host at once. Others wait for their turn up to READ_S seconds.
-AT_ONCE = 16
+#: Requests to the host at once, and those of one client (a job, or all programs outside of jobs). A turn ends with the
+#: answer's body, which a client may read slowly. Others wait for their turn up to READ_S seconds.
+AT_ONCE, OF_A_CLIENT = 64, 8
+#: Requests of one client that wait for a turn. More are refused at once.
+WAITING = 32
+#: Nobody is at that address: it is not asked again for a while. An answer that is late or cut is that of one request.
+_NOT_THERE = (ConnectTimeoutError, NewConnectionError, ProxyError, SSLError)
 #: Redirects that are followed within the host.
 MOST_REDIRECTS = 5
 _PIECE = 64 * 1024
@@ -46,7 +61,11 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Unreachable(Exception):
-    """The host does not answer. The text says why."""
+    """The real Hub was not reached, or not asked. The text says why."""
+
+
+class NoAnswer(Exception):
+    """The host is there, but its answer to this request is late, or was cut. The text says so."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,8 @@ class Question:
     body: bytes | None
     #: The URL under which the client asks this hub, for links of the host to itself.
     base: str
+    #: Whose share of the turns it takes: `Reader.client`.
+    client: str
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,27 @@ class Answer:
     body: Iterable[bytes]
 
 
+class RealHub(Protocol):
+    """What is asked for that is not here."""
+
+    def ask(self, question: Question) -> Answer:
+        """Returns the host's answer. Its body must be read to the end or closed. Raises Unreachable, NoAnswer,
+        HubError.
+        """
+        ...
+
+
+class NotAsked:
+    """The real Hub that nobody asks. `why`: a sentence without its full stop, for the miss."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002
+        """Raises Unreachable."""
+        raise Unreachable(self._why)
+
+
 class Upstream:
     """Asks one host."""
 
@@ -78,30 +120,36 @@ class Upstream:
         """`url`: `https://huggingface.co`, or that of a mirror, with a path or without."""
         self.url = url.rstrip("/")
         self._origin = _origin(self.url)
-        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._turns = Turns(AT_ONCE, OF_A_CLIENT, WAITING)
         self._guard = threading.Lock()
         self._pool: urllib3.PoolManager | None = None
         #: Until when the host is not asked, and why.
         self._pause: tuple[float, str] = (0.0, "")
 
     def ask(self, question: Question) -> Answer:
-        """Returns the host's answer. Its body must be read to the end or closed. Raises Unreachable, HubError."""
+        """See `RealHub.ask`."""
         until, why = self._pause
         if time.monotonic() < until:
             raise Unreachable(why)
-        if not self._turns.acquire(timeout=READ_S):
+        if not self._turns.take(question.client, READ_S):
             raise HubError(503, "", f"Too many requests wait for {self.url}; try again")
+        give_back = partial(self._turns.give_back, question.client)
         try:
             response = self._followed(question)
-            return Answer(response.status, self._headers(response, question), _Body(response, self._turns))
-        except HTTPError as error:
-            self._turns.release()
+            return Answer(response.status, self._headers(response, question), _Body(response, give_back))
+        except _NOT_THERE as error:
+            give_back()
             why = f"{self.url} cannot be reached: {_reason(error)}"
             _log.warning("%s", why)
             self._pause = (time.monotonic() + PAUSE_S, why)
             raise Unreachable(why) from error
+        except HTTPError as error:
+            give_back()
+            is_late = isinstance(error, ReadTimeoutError)
+            said = f"did not answer within {READ_S:g} s" if is_late else f"broke off its answer: {_reason(error)}"
+            raise NoAnswer(f"{self.url} {said}; try again") from error
         except BaseException:
-            self._turns.release()
+            give_back()
             raise
 
     def _followed(self, question: Question) -> urllib3.BaseHTTPResponse:
@@ -148,9 +196,9 @@ class Upstream:
 class _Body:
     """A body that gives its turn back at its end."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, turns: threading.BoundedSemaphore) -> None:
+    def __init__(self, response: urllib3.BaseHTTPResponse, give_back: Callable[[], None]) -> None:
         self._response = response
-        self._turns = turns
+        self._give_back = give_back
         self._open = True
 
     def __iter__(self) -> Iterator[bytes]:
@@ -165,7 +213,7 @@ class _Body:
         if self._open:
             self._open = False
             self._response.close()
-            self._turns.release()
+            self._give_back()
 
 
 def _made(url: str) -> urllib3.PoolManager:

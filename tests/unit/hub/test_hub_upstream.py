@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from sagelet_api.http.server import Server
 from sagelet_api.hub import upstream as module
 from sagelet_api.hub.readers import Reader
 from sagelet_api.hub.service import Hub
-from sagelet_api.hub.upstream import Upstream
+from sagelet_api.hub.turns import Turns
+from sagelet_api.hub.upstream import NotAsked, Upstream
 from sagelet_api.protocol.calls import parse_call
 from sagelet_engine.hub.store import HubStore
 from support.hub import Answer, add_files, ask, write_files
@@ -29,8 +31,8 @@ class Somebody:
 
     isolated = False
 
-    def find(self, _part: str, _environ: Any) -> Reader:
-        return Reader("job one", self.isolated)
+    def find(self, part: str, _environ: Any) -> Reader:
+        return Reader("job one", self.isolated, part)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,9 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def made(url: str | None, readers: Somebody | None = None) -> str:
         add_files(tmp_path / "data", write_files(tmp_path / "files", {"config.json": "here"}), "org/here")
-        hub = Hub(HubStore(tmp_path / "data"), readers or Somebody(), None if url is None else Upstream(url))
+        hub = Hub(
+            HubStore(tmp_path / "data"), readers or Somebody(), NotAsked("The reason") if url is None else Upstream(url)
+        )
         server = Server(lambda environ, start: hub(parse_call(environ), environ, start), "127.0.0.1", 0)
         server.start()
         running.append(server)
@@ -142,7 +146,9 @@ def test_nobody_is_asked_for_a_job_without_a_network(make: Make, real: RealHub) 
     readers, before = Somebody(), len(real.seen)
     readers.isolated = True
     assert error_of(ask(make(real.endpoint, readers), "api/models/gpt2")) == (404, "RepoNotFound")
-    assert error_of(ask(make(None), "api/models/gpt2")) == (404, "RepoNotFound")
+    answer = ask(make(None), "api/models/gpt2")
+    assert error_of(answer) == (404, "RepoNotFound")
+    assert answer.headers["x-error-message"].endswith("'https://huggingface.co'}. The reason")
     assert len(real.seen) == before
 
 
@@ -163,12 +169,53 @@ def test_without_a_network_the_miss_says_what_to_add_and_why(make: Make, monkeyp
     assert asked == ["/api/models/gpt2"]
 
 
-def test_a_host_that_does_not_answer_is_given_up(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "READ_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        answer = ask(make(f"http://127.0.0.1:{silent.getsockname()[1]}"), "api/models/gpt2")
-    assert error_of(answer) == (404, "RepoNotFound")
-    assert "cannot be reached: " in answer.headers["x-error-message"]
+class Moody:
+    """A host that answers `good`, is silent for `slow`, and breaks off for all else."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._silent: list[socket.socket] = []
+        self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> "Moody":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(120)
+        for one in self._silent:
+            one.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            asked = connection.recv(65536)
+            if b"slow" in asked:
+                self._silent.append(connection)
+                continue
+            if b"good" in asked:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            connection.close()
+
+
+@pytest.mark.parametrize(("bad", "said"), [("slow", "did not answer within 1 s; try again"), ("cut", "broke off")])
+def test_an_answer_that_is_late_or_cut_is_of_one_file(
+    make: Make, monkeypatch: pytest.MonkeyPatch, bad: str, said: str
+) -> None:
+    """Clients remember a miss, so this is a server's fault. The host is asked for the next file."""
+    monkeypatch.setattr(module, "READ_S", 1.0)
+    with Moody() as host:
+        endpoint = make(host.endpoint)
+        answer = ask(endpoint, f"api/models/org/{bad}")
+        assert error_of(answer) == (504, "")
+        assert said in answer.headers["x-error-message"]
+        assert ask(endpoint, "api/models/org/good").body == b"{}"
 
 
 class Answers:
@@ -253,15 +300,46 @@ def test_an_odd_answer_costs_no_turn(
 
 
 def test_requests_at_once_are_bounded(make: Make, real: RealHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job that reads slowly has its share, and the others have theirs."""
     upstream = Upstream(real.endpoint)
-    upstream._turns = threading.BoundedSemaphore(1)
-    question = module.Question("GET", "/api/models/openai-community/gpt2", "", {}, None, "http://here")
-    answer = upstream.ask(question)
     monkeypatch.setattr(module, "READ_S", 0.01)
+    answers = [upstream.ask(question_of("slow")) for _ in range(module.OF_A_CLIENT)]
     with pytest.raises(module.HubError, match="Too many requests"):
-        upstream.ask(question)
-    assert b"".join(answer.body)
-    assert upstream.ask(question).status == 200
+        upstream.ask(question_of("slow"))
+    assert b"".join(upstream.ask(question_of("other")).body)
+    assert b"".join(answers.pop().body)
+    answers.append(upstream.ask(question_of("slow")))
+    for number in range(module.AT_ONCE - len(answers)):
+        answers.append(upstream.ask(question_of(f"job-{number}")))
+    with pytest.raises(module.HubError, match="Too many requests"):
+        upstream.ask(question_of("another"))
+    for answer in answers:
+        answer.body.close()  # type: ignore[attr-defined]
+    assert b"".join(upstream.ask(question_of("another")).body)
+
+
+def question_of(client: str) -> module.Question:
+    return module.Question("GET", "/api/models/openai-community/gpt2", "", {}, None, "http://here", client)
+
+
+def test_requests_that_wait_are_bounded_and_get_their_turn() -> None:
+    turns = Turns(2, 1, 1)
+    assert turns.take("a", 0)
+    taken: list[bool] = []
+    waits = threading.Thread(target=lambda: taken.append(turns.take("a", 120)))
+    waits.start()
+    deadline = time.monotonic() + 120
+    while not turns._waiting:
+        assert time.monotonic() < deadline
+    # This one is not put to wait.
+    assert not turns.take("a", 120)
+    assert turns.take("b", 0)
+    turns.give_back("a")
+    waits.join(120)
+    assert taken == [True]
+    for client in "ab":
+        turns.give_back(client)
+    assert (dict(turns._held), dict(turns._waiting)) == ({}, {})
 
 
 @pytest.mark.parametrize("url", ["huggingface.co", "ftp://h", "https://", "https://u:p@h", "https://h?x", "http://h:x"])

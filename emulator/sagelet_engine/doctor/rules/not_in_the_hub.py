@@ -23,21 +23,25 @@ _TYPES = re.compile(
 )
 _REAL = re.compile(r"https?://(datasets-server\.)?huggingface\.co\b")
 _UNREACHED = re.compile(r"couldn't connect to|Max retries exceeded|Couldn't reach|Connection ?Error|Failed to resolve")
+#: sagelet_api.serve.
+_OFFLINE = re.compile(r"was not asked, because the server runs with --offline\b")
 _KINDS = {"model": "model", "dataset": "data set", "space": "space"}
 _FLAGS = {"model": "", "dataset": " --dataset", "space": " --space"}
 _ELSE = (
     "A job with a network asks the real Hub by Environment={'HF_ENDPOINT': 'https://huggingface.co'} "
     "(`sagelet docs hub`)."
 )
+_ELSE_OFFLINE = "A server without --offline asks the real Hub (`sagelet docs hub`)."
 
 
 class Miss(NamedTuple):
-    """A request to the hub; `what` is missing."""
+    """A request to the hub; `what` is missing. `offline`: the real one was not asked because of --offline."""
 
     kind: str
     name: str
     what: str
     revision: str
+    offline: bool
 
 
 def check(case: Case) -> Iterator[Seen]:
@@ -46,7 +50,8 @@ def check(case: Case) -> Iterator[Seen]:
         return
     miss, place = _miss(case), failed_at(case)
     if miss is not None and (miss.name.rpartition("/")[2] in error or _TYPES.match(error)):
-        text = f"sagelet's hub does not have {miss.what}: {quoted(error)}{case.sources.quoted(place)}"
+        asked = ", and the server runs with --offline, so the real Hub was not asked" if miss.offline else ""
+        text = f"sagelet's hub does not have {miss.what}{asked}: {quoted(error)}{case.sources.quoted(place)}"
         yield Seen(Severity.ERROR, text, place, instead=_instead(miss))
     elif _REAL.search(error) and _UNREACHED.search(error):
         text = f"The script asked the real Hub, and did not reach it: {quoted(error)}{case.sources.quoted(place)}"
@@ -57,19 +62,21 @@ def _miss(case: Case) -> Miss | None:
     """Returns the last miss. Scripts survive earlier ones, of files that are optional."""
     line = last_match(case, _SAID)
     found = next((found for pattern in _MISSES if (found := pattern.search(line))), None) if line else None
-    if found is None:
+    if line is None or found is None:
         return None
     told = found.groupdict()
     what = f"the {_KINDS[told['kind']]} {told['name']}"
     parts = [f"{part} of " for part in (told.get("file"), told.get("revision")) if part]
-    return Miss(told["kind"], told["name"], "".join(parts) + what, told.get("revision") or "")
+    return Miss(
+        told["kind"], told["name"], "".join(parts) + what, told.get("revision") or "", _OFFLINE.search(line) is not None
+    )
 
 
 def _instead(miss: Miss) -> str:
     revision = f" --revision {miss.revision}" if miss.revision else ""
     add = f"Add it: `sagelet hub add DIR --as {miss.name}{_FLAGS[miss.kind]}{revision}`"
     tiny = "" if miss.kind != "model" or revision else f", or for a test `sagelet hub make-tiny {miss.name}`"
-    return f"{add}{tiny}. {_ELSE}"
+    return f"{add}{tiny}. {_ELSE_OFFLINE if miss.offline else _ELSE}"
 
 
 RULE = Rule(
