@@ -116,6 +116,26 @@ def ending(front: str) -> dict[str, object]:
     return {"done": driver.seen.done_at(2) is not None, "programs": driver.seen.document()["programs"]}
 
 
+def starving(front: str) -> dict[str, object]:
+    """The front has no memory (its `no_memory`) for the second of three executions, and of the API's table at first."""
+    library = c.CDLL(front)
+    library.GetPjrtApi.restype = c.c_void_p
+    no_memory = c.c_int.in_dll(library, "no_memory")
+    no_memory.value = 1
+    table = library.GetPjrtApi()
+    no_memory.value = 0
+    driver = Driver(front)
+    step = driver.compile("step")
+    ran = []
+    for number in range(3):
+        no_memory.value = int(number == 1)
+        ran.append([driver.run(step, devices=2), driver.run(step, asks=False)])
+    while driver.seen.document()["programs"][0]["count"] < 4:
+        driver._plugin.fake_end()
+    document = driver.seen.document()
+    return {"table": table, "ran": ran, "lost": document["lost"], "dispatched": driver.seen.dispatched()}
+
+
 if __name__ == "__main__":
-    scenarios = {"main": main, "failing": failing, "flooding": flooding, "ending": ending}
+    scenarios = {"main": main, "failing": failing, "flooding": flooding, "ending": ending, "starving": starving}
     print(json.dumps(scenarios[sys.argv[2]](sys.argv[1])))

@@ -302,6 +302,8 @@ def test_an_odd_answer_costs_no_turn(
 def test_requests_at_once_are_bounded(make: Make, real: RealHub, monkeypatch: pytest.MonkeyPatch) -> None:
     """One job that reads slowly has its share, and the others have theirs."""
     upstream = Upstream(real.endpoint)
+    # Its connections have READ_S, too, which only the wait for a turn is to have shorter.
+    upstream._manager()
     monkeypatch.setattr(module, "READ_S", 0.01)
     answers = [upstream.ask(question_of("slow")) for _ in range(module.OF_A_CLIENT)]
     with pytest.raises(module.HubError, match="Too many requests"):

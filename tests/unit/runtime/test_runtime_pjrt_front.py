@@ -280,3 +280,19 @@ def test_ends_of_long_ago_are_forgotten(machine: Machine) -> None:
     seen = executions(machine, "flooding")
     assert (seen["old"], seen["new"]) == (0.0, True)
     assert [one["count"] for one in seen["count"]] == [5000]
+
+
+def test_without_memory_an_execution_goes_on_unwatched(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of the six had none. It crashed in the script's process."""
+    source = tmp_path / "short_of_memory.c"
+    source.write_text(
+        "#define _GNU_SOURCE\n#include <stdlib.h>\nint no_memory;\n"
+        f'#define malloc(size) (no_memory ? NULL : malloc(size))\n#include "{pjrt_front.SOURCE}"\n'
+    )
+    monkeypatch.setattr(pjrt_front, "SOURCE", source)
+    machine._front = tmp_path / "front.so"
+    pjrt_front.build(machine._front)
+    seen = executions(machine, "starving")
+    assert seen == {"table": None, "ran": [[True, True]] * 3, "lost": 2, "dispatched": 4}

@@ -382,7 +382,8 @@ enum { KEPT = 4096, MOST_DEVICES = 64, MOST_PROGRAMS = 64 };
 typedef struct { int64_t dispatched, done, busy_ns, idle_ns, deepest, lost; } Device;
 typedef struct { char name[64]; int64_t count, busy_ns; } ProgramTime;
 typedef struct { int64_t dispatched_ns, ended_ns; int32_t left, program; } Execution;
-typedef struct { int64_t number; void *event; } Watched;
+/* One of an execution's devices. `all`: the first of them, by which the last that ends frees all of them. */
+typedef struct Watched { int64_t number; void *event; struct Watched *all; } Watched;
 
 /* No call of the plugin is made with this lock: `ended` needs it, which the plugin calls with locks of its own. */
 static pthread_mutex_t device_guard = PTHREAD_MUTEX_INITIALIZER;
@@ -414,24 +415,26 @@ static void advance(void) {
   }
 }
 
-/* Called with the lock, when a program has ended on one of its devices. */
-static void end_one(int64_t number, int64_t now) {
+/* Called with the lock, when a program has ended on one of its devices. True if it was the last. */
+static int end_one(int64_t number, int64_t now) {
   Execution *ended = &executions[number % KEPT];
-  if (--ended->left) return;
+  if (--ended->left) return 0;
   ended->ended_ns = now;
   if (!--open_) device.busy_ns += now - turned_ns, turned_ns = now;
   advance();
+  return 1;
 }
 
 static void ended(void *error, void *of) {
   int64_t now = now_ns();
-  Watched *watched = of;
+  Watched *watched = of, *all = watched->all;
+  void *event = watched->event;
   failed(error); /* torch_xla reads the error from its own event */
   pthread_mutex_lock(&device_guard);
-  end_one(watched->number, now);
+  int last = end_one(watched->number, now);
   pthread_mutex_unlock(&device_guard);
-  if (watched->event) destroy(EVENT_DESTROY, watched->event);
-  free(watched);
+  if (event) destroy(EVENT_DESTROY, event);
+  if (last) free(all);
 }
 
 static void name_program(void *executable, char *name, size_t size) {
@@ -471,12 +474,12 @@ static void meet(void *executable) {
   pthread_mutex_unlock(&device_guard);
 }
 
-/* Returns the number of a new execution that is dispatched now, or -1 if it cannot be watched. */
-static int64_t dispatched(void *executable, int32_t devices) {
+/* Returns the number of a new execution that is dispatched now, or -1 if it cannot be watched: without memory, too. */
+static int64_t dispatched(void *executable, int32_t devices, int memory) {
   meet(executable);
   pthread_mutex_lock(&device_guard);
   int64_t number = device.dispatched, now = now_ns();
-  if (number - device.done >= KEPT || devices < 1 || devices > MOST_DEVICES) {
+  if (number - device.done >= KEPT || devices < 1 || devices > MOST_DEVICES || !memory) {
     device.lost++;
     number = -1;
   } else {
@@ -493,9 +496,8 @@ static int64_t dispatched(void *executable, int32_t devices) {
 }
 
 /* Has `ended` called when the event is ready. It destroys the event if it is sagelet's own. */
-static void watch(int64_t number, void *event, int own) {
-  Watched *watched = malloc(sizeof *watched);
-  *watched = (Watched){number, own ? event : NULL};
+static void watch(Watched *watched, void *event, int own) {
+  watched->event = own ? event : NULL;
   ReadyArgs args = {sizeof args, NULL, event, ended, watched};
   if (failed(forward(EVENT_ON_READY, &args))) ended(NULL, watched);
 }
@@ -504,13 +506,17 @@ static void *execute(ExecuteArgs *args) {
   if (args->struct_size < offsetof(ExecuteArgs, device) || !real[EVENT_ON_READY]) return forward(LOADED_EXECUTE, args);
   void *own[MOST_DEVICES] = {NULL};
   int32_t devices = args->devices > MOST_DEVICES ? -1 : (int32_t)args->devices;
-  int64_t number = dispatched(args->executable, devices);
+  /* Before the call, because an execution that has begun must be watched to its end. */
+  Watched *watched = devices < 1 ? NULL : malloc(devices * sizeof *watched);
+  int64_t number = dispatched(args->executable, devices, watched != NULL);
+  if (number < 0) free(watched);
   int asked = args->complete != NULL;
   if (number >= 0 && !asked) args->complete = own;
   void *error = forward(LOADED_EXECUTE, args);
+  for (int i = 0; number >= 0 && i < devices; i++) watched[i] = (Watched){number, NULL, watched};
   for (int i = 0; number >= 0 && i < devices; i++) {
-    if (!error && args->complete[i]) watch(number, args->complete[i], !asked);
-    else ended(NULL, memcpy(malloc(sizeof(Watched)), &(Watched){number, NULL}, sizeof(Watched)));
+    if (!error && args->complete[i]) watch(&watched[i], args->complete[i], !asked);
+    else ended(NULL, &watched[i]);
   }
   if (!asked) args->complete = NULL;
   return error;
@@ -595,6 +601,11 @@ const void *GetPjrtApi(void) {
       size_t functions = (api->struct_size - sizeof(Api)) / sizeof(void *);
       if (functions > KNOWN) functions = KNOWN;
       Api *copy = malloc(sizeof(Api) + functions * sizeof(void *));
+      if (!copy) {
+        fprintf(stderr, "sagelet: no memory for the table of the PJRT plugin %s\n", label(path));
+        pthread_mutex_unlock(&once);
+        return NULL;
+      }
       *copy = *api;
       copy->struct_size = sizeof(Api) + functions * sizeof(void *);
       if (copy->version.minor > KNOWN_MINOR) copy->version.minor = KNOWN_MINOR;
