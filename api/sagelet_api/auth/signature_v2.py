@@ -15,6 +15,7 @@ from sagelet_api.auth.callers import Secret
 from sagelet_api.auth.signatures import sent_headers, signed_url
 from sagelet_api.protocol.botocore_parts import signing
 from sagelet_api.protocol.calls import Call, Environ, Protocol
+from sagelet_engine.base.number_text import whole_number_in
 
 
 def is_version_2(call: Call) -> bool:
@@ -78,12 +79,15 @@ def _signature(call: Call, environ: Environ, secret: Secret, headers: dict[str, 
 
 
 def _check_expiry(call: Call, text: str, now: datetime) -> None:
+    seconds = whole_number_in(text)
     try:
-        end = datetime.fromtimestamp(int(text), timezone.utc)
-    except (ValueError, OverflowError, OSError) as error:
-        raise errors.incomplete(call, "Expires must say when the URL ends.", presigned=True) from error
+        end = None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        end = None
+    if seconds is None or end is None:
+        raise errors.incomplete(call, "Expires must say when the URL ends.", presigned=True)
     if now > end:
-        raise errors.url_expired(call, int(text), end, now)
+        raise errors.url_expired(call, seconds, end, now)
 
 
 def _check_date(call: Call, text: str, now: datetime) -> None:

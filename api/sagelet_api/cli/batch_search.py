@@ -14,6 +14,7 @@ from typing import Any
 
 from sagelet_api.protocol.members import Output
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.number_text import whole_number_in
 
 #: Names that scripts have for the batch of one device, the Trainer's first. Compared without case; `-` is as `_`.
 BATCH_NAMES = ("per_device_train_batch_size", "train_batch_size", "batch_size")
@@ -157,11 +158,8 @@ def parameter_of(hyperparameters: Mapping[str, str], known: Sequence[str]) -> st
 
 def whole(value: str, name: str) -> int:
     """Reads a batch size. Raises BadSearch."""
-    try:
-        number = int(value.strip("\"' "))
-    except ValueError:
-        number = 0
-    if number < 1:
+    number = whole_number_in(value.strip("\"' "))
+    if number is None or number < 1:
         raise BadSearch(f"The hyperparameter {name} is {value!r} and no batch size; name another with --parameter")
     return number
 

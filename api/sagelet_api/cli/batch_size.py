@@ -33,6 +33,7 @@ from sagelet_api.cli.wait import Progress
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import rule_book
 from sagelet_api.servers.server import Server
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.instances.catalogue import find
 
 #: The Trainer's name for a limit of the steps.
@@ -241,13 +242,13 @@ def _rate(hyperparameters: Mapping[str, str], name: str | None, size: int | None
         return None
     if name not in hyperparameters:
         raise BadSearch(f"The job has no hyperparameter {name}: give one with -p {name}=VALUE")
-    try:
-        return LearningRate(name, float(hyperparameters[name].strip("\"' ")), size)
-    except ValueError as error:
+    rate = number_in(hyperparameters[name].strip("\"' "))
+    if rate is None:
         raise BadSearch(
             f"The hyperparameter {name} is {hyperparameters[name]!r} and no learning rate; name another with "
             "--rate-parameter"
-        ) from error
+        )
+    return LearningRate(name, rate, size)
 
 
 def _short(own: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, str]:

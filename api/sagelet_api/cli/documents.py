@@ -13,6 +13,7 @@ from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import checked, rule_book
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.number_text import number_in, whole_number_in
 from sagelet_engine.base.wire import JsonObject
 
 OPERATION = "CreateTrainingJob"
@@ -152,10 +153,9 @@ def _scalar(value: Any, kind: str, path: str, problems: list[str]) -> Any:
         return _TRUTH[text.lower()] if text.lower() in _TRUTH else _wrong(text, path, "true or false", problems)
     if kind not in ("integer", "long", "float", "double"):
         return text
-    try:
-        return int(text) if kind in ("integer", "long") else float(text)
-    except ValueError:
-        return _wrong(text, path, "a whole number" if kind in ("integer", "long") else "a number", problems)
+    is_whole = kind in ("integer", "long")
+    number = whole_number_in(text) if is_whole else number_in(text)
+    return _wrong(text, path, "a whole number" if is_whole else "a number", problems) if number is None else number
 
 
 def _wrong(value: Any, path: str, wanted: str, problems: list[str]) -> Any:

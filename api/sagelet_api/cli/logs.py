@@ -142,7 +142,7 @@ class Printer:
         return self._head(line, several) + line.text
 
     def _coloured(self, line: Line, several: bool) -> Text:
-        number = int(line.host.rpartition("-")[2]) if line.host[-1:].isdigit() else 0
+        number = int(line.host.rpartition("-")[2]) if line.host[-1:].isascii() and line.host[-1:].isdigit() else 0
         colour = _COLOURS[number % len(_COLOURS)]
         return Text.assemble((self._head(line, several), colour), Text.from_ansi(line.text))
 

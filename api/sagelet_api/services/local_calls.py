@@ -14,6 +14,7 @@ from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import HEADERS, Environ, WsgiApp
 from sagelet_api.protocol.operations import Context, Operations, RefusedOperation, SharedOperation
 from sagelet_api.protocol.validation import rule_book, validate
+from sagelet_engine.base.number_text import number_in, whole_number_in
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.principal import Authorize, NotAuthorized, Principal
@@ -133,8 +134,6 @@ def fit(shape: Any, value: Any) -> Any:
 def _number(kind: str, text: str) -> Any:
     if kind == "boolean":
         return {"true": True, "false": False}.get(text.lower(), text)
-    try:
-        return int(text) if kind in ("integer", "long") else float(text)
-    except ValueError:
-        # The operation says what is wrong with it.
-        return text
+    number = whole_number_in(text) if kind in ("integer", "long") else number_in(text)
+    # The operation says what is wrong with it.
+    return text if number is None else number

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sagelet_api.display import since
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.engine import Engine
 from sagelet_engine.instances.bill import Bill
 from sagelet_engine.model.job import JobStatus
@@ -96,10 +97,8 @@ def _row(engine: Engine, job: TuningJob, trial: Trial, found: TrainingJob | None
 def _value(values: Mapping[str, str], name: str) -> tuple[str, str]:
     """Returns a value in short, numbers with up to six digits, and in full."""
     whole = unquoted(values.get(name, ""))
-    try:
-        return f"{float(whole):.6g}", whole
-    except ValueError:
-        return whole, whole
+    number = number_in(whole)
+    return whole if number is None else f"{number:.6g}", whole
 
 
 def _so_far(engine: Engine, job: TuningJob, trial: Trial, found: TrainingJob) -> float | None:

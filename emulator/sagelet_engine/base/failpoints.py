@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.number_text import whole_number_in
 
 VARIABLE = "SAGELET_FAILPOINTS"
 
@@ -200,9 +201,10 @@ def _parsed(word: str) -> tuple[Failpoint, int]:
         found = Failpoint(name)
     except ValueError as error:
         raise SettingsError(f"{VARIABLE}: there is no failpoint {name!r}; see `sagelet docs reliability`") from error
-    if kind != "kill" or not (number or "1").isdecimal() or int(number or 1) < 1:
+    passes = whole_number_in(number or "1")
+    if kind != "kill" or passes is None or passes < 1:
         raise SettingsError(f"{VARIABLE}: {word!r}: must be {name}=kill or {name}=kill:N, with N from 1")
-    return found, int(number or 1)
+    return found, passes
 
 
 class _Killer:

@@ -7,6 +7,7 @@ A speed is a ratio with an interval, by one run of each job or by several. The s
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.comparison.measured import Measured
 from sagelet_engine.comparison.result import ASKED, EPOCHS, BreakEven, LengthBill, Speed
 from sagelet_engine.comparison.side import Side
@@ -91,11 +92,8 @@ def length(baseline: Side, asked: int | None) -> tuple[int, str] | None:
 
 def _planned(hyperparameters: Mapping[str, str]) -> float:
     for name in _EPOCHS:
-        try:
-            planned = float(hyperparameters.get(name, ""))
-        except ValueError:
-            continue
-        if math.isfinite(planned):
+        planned = number_in(hyperparameters.get(name, ""))
+        if planned is not None and math.isfinite(planned):
             return planned
     return 0.0
 

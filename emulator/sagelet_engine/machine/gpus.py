@@ -68,7 +68,7 @@ def check_driver(answer: list[list[str]] | str) -> Check:
 def driver_of(answer: list[list[str]] | str) -> int | None:
     """Returns the driver's major version. None if it is not known."""
     major = answer[0][2].partition(".")[0] if answer and not isinstance(answer, str) else ""
-    return int(major) if major.isdigit() else None
+    return int(major) if major.isascii() and major.isdigit() else None
 
 
 def ask_nvml() -> str:

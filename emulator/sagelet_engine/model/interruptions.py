@@ -11,6 +11,7 @@ import math
 import random
 
 from sagelet_engine.base.errors import ScheduleError
+from sagelet_engine.base.number_text import number_in, whole_number_in
 from sagelet_engine.model.job import Job, SecondaryStatus
 
 TAG = "sagelet:interrupt-after"
@@ -22,7 +23,7 @@ def schedule(value: str) -> tuple[float, ...]:
     """Returns the seconds of Training after which each attempt is interrupted. Raises ScheduleError."""
     words = value.split()
     try:
-        times = _drawn(words) if ":" in value else tuple(float(word) for word in words)
+        times = _drawn(words) if ":" in value else tuple(_number(word) for word in words)
     except (ValueError, KeyError) as error:
         raise _wrong(value) from error
     if not 0 < len(times) <= MOST or not all(math.isfinite(time) and time >= 0 for time in times):
@@ -32,11 +33,23 @@ def schedule(value: str) -> tuple[float, ...]:
 
 def _drawn(words: list[str]) -> tuple[float, ...]:
     given = dict(word.split(":", 1) for word in words)
-    seed, mean, times = int(given.pop("seed")), float(given.pop("mean")), int(given.pop("times", "1"))
+    seed, mean, times = _whole(given.pop("seed")), _number(given.pop("mean")), _whole(given.pop("times", "1"))
     if given or mean <= 0 or times > MOST:
         raise ValueError(f"{given}")
     chance = random.Random(seed)
     return tuple(chance.expovariate(1 / mean) for _ in range(times))
+
+
+def _number(text: str) -> float:
+    if (number := number_in(text)) is None:
+        raise ValueError(text)
+    return number
+
+
+def _whole(text: str) -> int:
+    if (number := whole_number_in(text)) is None:
+        raise ValueError(text)
+    return number
 
 
 def _wrong(value: str) -> ScheduleError:

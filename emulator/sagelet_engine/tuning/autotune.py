@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sagelet_engine.base.number_text import number_in
 from sagelet_engine.base.wire import JsonObject
 
 #: Hyperparameters of the SDK itself. They say how the script is started.
@@ -84,14 +85,11 @@ def ranges_of(given: Mapping[str, Any]) -> tuple[JsonObject, dict[str, str]]:
 
 def _range(hint: str) -> tuple[str, str, str] | None:
     """Returns the member of ParameterRanges and both ends, or None if the hint is not a number greater than 0."""
-    if re.fullmatch(r"\d{1,18}", hint) and int(hint) > 0:
+    if re.fullmatch(r"[0-9]{1,18}", hint) and int(hint) > 0:
         number = int(hint)
         return "IntegerParameterRanges", str(max(1, number // 2)), str(2 * number)
-    try:
-        value = float(hint)
-    except ValueError:
-        return None
-    if not math.isfinite(value) or value <= 0 or not math.isfinite(2 * value):
+    value = number_in(hint)
+    if value is None or not math.isfinite(value) or value <= 0 or not math.isfinite(2 * value):
         return None
     # A share, such as a dropout rate, stays below 1.
     high = min(2 * value, (value + 1) / 2) if value < 1 else 2 * value

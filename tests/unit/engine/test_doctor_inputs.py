@@ -96,6 +96,11 @@ def test_metrics_that_were_not_finite(world: World) -> None:
         ("info", "norm (inf) was no finite number for a while"),
     ]
     assert [point.value for _, point in world.metrics.points if point.name in ("loss", "norm")] == [1.0, 2.0]
+    # FinalMetricDataList has what went to CloudWatch (API reference, DescribeTrainingJob): the last finite value.
+    final = {point.name: point for point in world.engine.metrics.final(world.job("one"))}
+    assert {name: point.value for name, point in final.items()} == {"loss": 1.0, "norm": 2.0}
+    sent = {point.name: point for _, point in world.metrics.points}
+    assert final["loss"].time_ms == sent["loss"].time_ms
 
 
 def test_findings_of_a_job_that_runs(world: World) -> None:

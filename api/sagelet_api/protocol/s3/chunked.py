@@ -4,12 +4,15 @@ SIZE_HEX[;chunk-signature=...]\r\n DATA \r\n ... 0[;...]\r\n TRAILER:VALUE\r\n .
 """
 
 import hashlib
+import re
 from typing import Any, Protocol
 
 from sagelet_api.protocol.aws_errors import IncompleteBody
 from sagelet_api.protocol.calls import reader_into
 
 _MAX_LINE = 16 * 1024
+#: 16 digits are more bytes than there are.
+_SIZE = re.compile(r"[0-9A-Fa-f]{1,16}")
 #: Bytes that are read ahead while a line is looked for. (cheroot's own `readline` of a chunked body never ends.)
 _AHEAD = 16 * 1024
 
@@ -76,12 +79,9 @@ class AwsChunked:
     def _begin(self) -> None:
         size, _, extension = self._line().partition(";")
         self._signature = extension.strip().removeprefix("chunk-signature=")
-        try:
-            self._left = int(size, 16)
-        except ValueError as error:
-            raise IncompleteBody(f"{size[:40]!r} is not the size of a chunk") from error
-        if self._left < 0:
+        if not _SIZE.fullmatch(size):
             raise IncompleteBody(f"{size[:40]!r} is not the size of a chunk")
+        self._left = int(size, 16)
         if not self._left:
             self._over = True
             self._check_chunk()

@@ -11,6 +11,7 @@ from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.protocol.s3 import xml
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument
 from sagelet_api.protocol.s3.request import S3Request, service_model
+from sagelet_engine.base.number_text import whole_number_in
 
 #: The largest document: 1,000 keys of 1,024 bytes, each byte as an XML entity, take less.
 MAX_XML = 16 * 1024 * 1024
@@ -127,9 +128,10 @@ def _parameters(inputs: dict[str, dict[str, tuple[str, Any]]], request: S3Reques
 
 def _typed(shape: Any, name: str, text: str) -> Any:
     if shape.type_name in ("integer", "long"):
-        if not text.strip().isdecimal() or len(text) > 18:
+        number = whole_number_in(text) if len(text) <= 18 else None
+        if number is None or number < 0:
             raise invalid_argument(name, text, f"Provided {name} not an integer or within integer range")
-        return int(text)
+        return number
     if shape.type_name == "boolean":
         return text.lower() == "true"
     if shape.type_name == "list":

@@ -15,6 +15,7 @@ from sagelet_api.protocol import botocore_parts
 from sagelet_api.protocol.calls import Call, Environ
 from sagelet_api.protocol.header_rules import LOCAL_NAMES, host_name, is_name, is_value
 from sagelet_api.protocol.s3.errors import S3Error, access_denied, conflicting, invalid_argument
+from sagelet_engine.base.number_text import whole_number_in
 from sagelet_engine.s3.checksums import ALGORITHMS
 
 #: Requests of another kind of bucket, and of a Lambda function in front of one.
@@ -198,15 +199,22 @@ def bucket_of_host(host: str) -> str:
     return ""
 
 
+def _seconds(text: str) -> int:
+    """Raises ValueError."""
+    if (seconds := whole_number_in(text)) is None:
+        raise ValueError(text)
+    return seconds
+
+
 def _refuse_expired(query: Mapping[str, str]) -> None:
     """Refuses expired presigned URLs, of signature version 4 and 2."""
     now = datetime.now(timezone.utc)
     try:
         if "X-Amz-Expires" in query:
             begin = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
-            end = begin + timedelta(seconds=int(query["X-Amz-Expires"]))
+            end = begin + timedelta(seconds=_seconds(query["X-Amz-Expires"]))
         elif "AWSAccessKeyId" in query:
-            end = datetime.fromtimestamp(int(query["Expires"]), timezone.utc)
+            end = datetime.fromtimestamp(_seconds(query["Expires"]), timezone.utc)
         else:
             return
     except (KeyError, ValueError, OverflowError) as error:

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.s3.errors import malformed_xml
+from sagelet_engine.base.number_text import whole_number_in
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -154,7 +155,9 @@ def _read(shape: Any, element: ElementTree.Element) -> Any:
         return [_read(shape.member, child) for child in element]
     content = element.text or ""
     if shape.type_name in ("integer", "long"):
-        return int(content)
+        if (number := whole_number_in(content)) is None:
+            raise ValueError(f"{element.tag} is not a whole number")
+        return number
     if shape.type_name == "boolean":
         return content.strip() == "true"
     if shape.type_name == "blob":

@@ -27,6 +27,7 @@ from sagelet_api.protocol.sts_sessions import StsSession
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.iam.trust import Caller, trusts
 from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.base.number_text import whole_number_in
 
 #: IAM's own default of MaxItems.
 _PAGE = 100
@@ -260,6 +261,7 @@ def _allowed(action: str, resource: str) -> Output:
 def _start(marker: str | None, count: int) -> int:
     if marker is None:
         return 0
-    if not marker.isdecimal() or int(marker) >= count:
+    start = whole_number_in(marker)
+    if start is None or not 0 <= start < count:
         raise ValidationException(f"Invalid Marker: {marker}")
-    return int(marker)
+    return start

@@ -138,7 +138,7 @@ class MotoIam:
 
     def _role(self, arn: str) -> Any:
         parts = arn.split(":", 5)
-        if len(parts) != 6 or not parts[4].isdecimal() or parts[1] not in PARTITIONS:
+        if len(parts) != 6 or not (parts[4].isascii() and parts[4].isdecimal()) or parts[1] not in PARTITIONS:
             return None
         return next((one for one in [*self.of(parts[4], parts[1]).roles.values()] if one.arn == arn), None)
 

@@ -107,7 +107,7 @@ def _size(request: S3Request, *, aws_chunked: bool) -> int | None:
         if aws_chunked or "transfer-encoding" in request.headers:
             return None
         raise S3Error("MissingContentLength", 411, "You must provide the Content-Length HTTP header.")
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise invalid_request(f"Content-Length {text!r} is not a number")
     if len(text) > _MOST_DIGITS or int(text) > MAX_PUT:
         raise S3Error(

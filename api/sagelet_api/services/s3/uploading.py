@@ -1,5 +1,6 @@
 """Multipart uploads over REST."""
 
+import re
 from itertools import pairwise
 
 from sagelet_api.protocol.members import Output, Parameters, Request
@@ -197,9 +198,10 @@ def _expected(parameters: Parameters) -> dict[str, str]:
 def _copied_range(text: str | None, size: int) -> tuple[int, int]:
     if text is None:
         return 0, size
-    span = conditions.parse_range(text, size) if text.startswith("bytes=") and text[6:7].isdigit() else None
+    is_range = re.match(r"bytes=[0-9]", text) is not None
+    span = conditions.parse_range(text, size) if is_range else None
     last = text.rpartition("-")[2]
-    if span is None or not last.isdigit() or conditions.number(last) >= size:
+    if span is None or not (last.isascii() and last.isdigit()) or conditions.number(last) >= size:
         message = f"Range specified is not valid for source object of size: {size}"
         raise invalid_argument("x-amz-copy-source-range", text, message)
     return span

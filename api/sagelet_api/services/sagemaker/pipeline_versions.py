@@ -23,7 +23,7 @@ NO_OBJECT_VERSIONS = (
 def aliases(given: Sequence[str]) -> list[str]:
     """Returns the aliases of a request, each once. Raises ValidationException."""
     for alias in given:
-        if alias.isdigit():
+        if alias.isascii() and alias.isdigit():
             raise ValidationException(f"The pipeline version alias {alias} cannot consist of numbers only.")
     return [*dict.fromkeys(given)]
 

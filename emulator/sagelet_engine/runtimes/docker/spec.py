@@ -108,7 +108,7 @@ def debugpy_port(plan: LaunchPlan, host: HostPlan) -> int | None:
     0 (any free port) works for processes only: a port that Docker publishes must be known beforehand.
     """
     asked = plan.environment.get(DEBUGPY, "")
-    if plan.network_isolation or not asked.isdecimal() or int(asked) == 0:
+    if plan.network_isolation or not (asked.isascii() and asked.isdecimal()) or int(asked) == 0:
         return None
     port = int(asked) + [one.name for one in plan.hosts].index(host.name)
     return port if port <= 65535 else None

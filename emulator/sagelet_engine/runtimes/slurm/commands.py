@@ -196,10 +196,13 @@ def _job(line: str) -> SlurmJob:
 
 def _number(text: str) -> int | None:
     """Returns a number, or None for `N/A`, `NONE` and `Unknown`."""
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def gpus_in(gres: str) -> int:
     """Returns the most GPUs of one kind: 8 for `gpu:a100:8(S:0-1),gpu:t4:2`."""
     counts = [entry.partition("(")[0].split(":") for entry in gres.split(",")]
-    return max((int(words[-1]) for words in counts if words[0] == "gpu" and words[-1].isdigit()), default=0)
+    return max(
+        (int(words[-1]) for words in counts if words[0] == "gpu" and words[-1].isascii() and words[-1].isdigit()),
+        default=0,
+    )

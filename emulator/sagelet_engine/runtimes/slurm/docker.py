@@ -266,7 +266,7 @@ def _jobs_here() -> set[str]:
     """Returns the Slurm jobs that have a process of this user on this machine."""
     found = set()
     for name in os.listdir("/proc"):
-        if name.isdigit():
+        if name.isascii() and name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                 found |= {part[13:].decode() for part in file.read().split(b"\0") if part.startswith(b"SLURM_JOB_ID=")}
     return found

@@ -99,7 +99,7 @@ def _notes(settings: Settings, stand_in: StandIn) -> str:
 def _seconds(told: str) -> int:
     """Returns the seconds of a text such as `30 sec`."""
     word = told.partition(" ")[0]
-    return int(word) if word.isdigit() else 0
+    return int(word) if word.isascii() and word.isdigit() else 0
 
 
 def _configuration(slurm: Slurm) -> dict[str, str]:
