@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
+from sagelet_engine.telemetry.near_matches import Unmatched
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Progress:
     saved: bool | None = None
     #: Metrics that were NaN or infinite: name, value, and True if the value was the last.
     not_finite: Sequence[tuple[str, str, bool]] = ()
+    #: Metric definitions that no line has matched. Only of a job that has ended.
+    unmatched: Sequence[Unmatched] = ()
+    #: Seconds of the training, and at its end or now: without a line of any host, and of these without CPU time.
+    training_seconds: float = 0.0
+    idle_seconds: float = 0.0
 
     @property
     def failed(self) -> bool:

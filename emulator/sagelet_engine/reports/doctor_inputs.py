@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,9 +25,14 @@ from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
+from sagelet_engine.telemetry.near_matches import Unmatched, unmatched
 
 #: Number of a host's last lines that may say why it failed.
 LAST_LINES = 300
+#: CPUUtilization of a host below which nothing works there: 100 is one core.
+IDLE_PERCENT = 5.0
+#: Number of its last lines that metric definitions without a value are compared with.
+NEAR_LINES = 1_000
 #: Number of newest jobs that are searched for a native one.
 RECENT_JOBS = 100
 DEBUG = "sagemaker_training_compiler_debug_mode"
@@ -69,8 +76,10 @@ class DoctorInputs:
         directories = JobDirectories.of(self.data, job)
         first = verdict.first_failed(hosts, {host: end_notes(directories.host(host).failure_file) for host in hosts})
         lines, last_ms = last_lines(self.store, job, first or job.hosts[0])
+        trained, idle = self._idle(job, _last_sign(report, last_ms), now_ms)
         if end is None and job.secondary is SecondaryStatus.TRAINING:
-            return replace(_under_way(report, now_ms, lines, last_ms), not_finite=odd)
+            under_way = _under_way(report, now_ms, lines, last_ms)
+            return replace(under_way, not_finite=odd, training_seconds=trained, idle_seconds=idle)
         return Progress(
             (end.verdict.status if end else job.status).value,
             out_of_memory=any(host.out_of_memory for host in hosts.values()),
@@ -81,7 +90,40 @@ class DoctorInputs:
             timed_out=job.stop_cause is StopCause.MAX_RUNTIME,
             saved=any(_has_entries(directories.host(host).model) for host in job.hosts) if end else None,
             not_finite=odd,
+            unmatched=tuple(self._unmatched(job, {one.name for one in odd})),
+            training_seconds=trained,
+            idle_seconds=idle,
         )
+
+    def _idle(self, job: TrainingJob, last_ms: int, now_ms: int) -> tuple[float, float]:
+        """Returns the seconds of this attempt's training, and those after `last_ms` without CPU time on any host."""
+        status = next((one for one in reversed(job.transitions) if one.status is SecondaryStatus.TRAINING), None)
+        if status is None:
+            return 0.0, 0.0
+        began, ended = status.start_ms, status.end_ms or now_ms
+        looks: dict[str, int] = {}
+        idle: Counter[str] = Counter()
+        for point in self.store.points.of_hosts(job.id):
+            before = looks.get(point.host, began)
+            if point.name != "CPUUtilization" or point.time_ms <= began:
+                continue
+            looks[point.host] = point.time_ms
+            if before >= last_ms and point.value < IDLE_PERCENT:
+                idle[point.host] += point.time_ms - before
+        least = min((idle[host] for host in job.hosts), default=0)
+        return max(0, ended - began) / 1000, least / 1000
+
+    def _unmatched(self, job: TrainingJob, odd: AbstractSet[str]) -> Iterator[Unmatched]:
+        """Yields the metric definitions without a value. `odd`: those with values that are not finite."""
+        missing = [one for one in job.spec.metric_definitions if one.name not in odd]
+        known = set(self.store.lines.metric_names(job.id)) if missing else set()
+        missing = [one for one in missing if one.name not in known]
+        if not missing:
+            return
+        streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
+        total = sum(stream.events for stream in streams if stream.job_id == job.id)
+        lines, _ = last_lines(self.store, job, job.hosts[0], NEAR_LINES)
+        yield from (unmatched(one.name, one.regex, total, lines) for one in missing)
 
     def _baseline(self, job: TrainingJob, setup: Setup, sources: Sources) -> Baseline | None:
         """Returns the newest completed native job with the same scripts and hyperparameters, except for `_VARIED`."""
@@ -99,7 +141,7 @@ class DoctorInputs:
         return None
 
 
-def last_lines(store: Store, job: Job, host: str) -> tuple[list[str], int]:
+def last_lines(store: Store, job: Job, host: str, most: int = LAST_LINES) -> tuple[list[str], int]:
     """Returns the last lines of a host in this attempt, and when any host printed last (ms since the epoch)."""
     streams = store.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
     own = [stream for stream in streams if stream.job_id == job.id]
@@ -107,7 +149,7 @@ def last_lines(store: Store, job: Job, host: str) -> tuple[list[str], int]:
     newest = max((stream for stream in own if stream.host == host), key=lambda one: one.created_ms, default=None)
     if newest is None:
         return [], last_ms
-    events = store.events(newest.id, limit=LAST_LINES, newest_first=True)
+    events = store.events(newest.id, limit=most, newest_first=True)
     return [event.text for event in reversed(events)], last_ms
 
 
@@ -159,6 +201,11 @@ def _plain(value: str) -> str:
 
 def _true(value: str | None) -> bool:
     return _plain(value or "").strip().lower() in ("true", "1", "yes")
+
+
+def _last_sign(report: CompilerReport, last_ms: int) -> int:
+    """Returns when a host printed last, or a worker ended a step."""
+    return max([last_ms, *(worker.last_step_ms for worker in report.workers)])
 
 
 def _under_way(report: CompilerReport, now_ms: int, lines: list[str], last_ms: int) -> Progress:

@@ -103,6 +103,14 @@ def _bound(pattern: str) -> int:
     return (len(pattern) + sum(map(_least, _COUNT.findall(pattern)))) * _copies(counts, pattern)
 
 
+def elements(pattern: str) -> "list[re.Match[str]] | None":
+    """Returns the elements of a pattern, in order. None if it is not understood."""
+    try:
+        return [element for element, _ in _elements(pattern)]
+    except _NotUnderstood:
+        return None
+
+
 def _copies(counts: "re.Pattern[str]", text: str) -> int:
     return math.prod(_least(count) for count in counts.findall(text))
 

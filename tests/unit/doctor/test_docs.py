@@ -18,6 +18,7 @@ WITHOUT_SCRIPT = {
     "tracing-bound", "slower-than-native",
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
     "failed-install", "missing-package", "not-in-the-hub", "not-finite-metric", "time-limit", "nothing-saved",
+    "idle", "unmatched-metric",
     *(rule.name for rule in RULES if rule.last_resort),
 }  # fmt: skip
 FINDING = {

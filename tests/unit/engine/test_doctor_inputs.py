@@ -13,12 +13,13 @@ import pytest
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.model.job import SecondaryStatus, Verdict
 from sagelet_engine.model.runtime import Observation
+from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports.doctor_inputs import DoctorInputs, End, setup_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.doctor_cases import native_worker, read, worker
-from support.world import World, key, until
+from support.world import World, key, request, until
 
 LOOP = "for batch in loader:\n    total += loss.item()\n"
 COMPILED = {"sagemaker_training_compiler_enabled": "true", "sagemaker_program": '"train.py"'}
@@ -59,7 +60,8 @@ def consult(
 ) -> dict[str, dict[str, Any]]:
     """Findings by rule; `hosts`: how they ended."""
     ended = {name.replace("_", "-"): host for name, host in hosts.items()}
-    end = End(Verdict(SecondaryStatus.FAILED), ended) if ended else None
+    status = SecondaryStatus.FAILED if any(host.exit_code for host in ended.values()) else SecondaryStatus.COMPLETED
+    end = End(Verdict(status), ended) if ended else None
     inputs = DoctorInputs(world.engine._store, world.settings.data)
     found = inputs.findings(job, report or CompilerReport(), world.clock.now_ms(), end)
     assert json.loads(json.dumps(found)) == list(found)
@@ -305,3 +307,51 @@ def test_a_native_job_has_no_findings_and_no_section(world: World) -> None:
     world.host("one").end(0)
     world.ended("one")
     assert [line for line in world.log("one") if "doctor" in line] == []
+
+
+def test_metric_definitions_without_a_value_are_named_once_the_job_has_ended(world: World) -> None:
+    algorithm = {
+        **request("x")["AlgorithmSpecification"],
+        "MetricDefinitions": [
+            {"Name": "loss", "Regex": "loss: ([0-9.]+)"},
+            {"Name": "lr", "Regex": "lr=([0-9.e-]+)"},
+            {"Name": "odd", "Regex": "odd=([a-z]+)"},
+        ],
+    }
+    job = make(world, "one", COMPILED, AlgorithmSpecification=algorithm)
+    world.host("one").say("step 1 loss=2.5 lr=0.1 odd=nan", "the end")
+    taken_in(world, "the end")
+    assert "unmatched-metric" not in consult(world, job)
+    finding = consult(world, job, algo_1=Observation(running=False, exit_code=0, finished_ms=5))["unmatched-metric"]
+    assert finding["seen"] == (
+        "No line gave a value of 'loss' (Regex 'loss: ([0-9.]+)'; 4 lines). "
+        "The nearest line: 'step 1 loss=2.5 lr=0.1 odd=nan'. What is in the way: another separator"
+    )
+
+
+@pytest.mark.parametrize(("cpu", "hangs"), [(1.0, True), (80.0, False)])
+def test_a_job_that_neither_printed_nor_computed_is_named(world: World, cpu: float, hangs: bool) -> None:
+    job = make(world, "one", COMPILED)
+    world.host("one").say("begin")
+    taken_in(world, "begin")
+    began = world.clock.now_ms()
+    points = [MetricPoint("CPUUtilization", cpu, began + minute * 60_000, "algo-1") for minute in range(1, 6)]
+    world.engine._store.points.put_host(job.id, points)
+    world.clock.turn(300)
+    hung = replace(worker(), idle_stack=("lock.py:3 in wait", "train.py:7 in main"), last_step_ms=0)
+    report = CompilerReport.of("one", [hung])
+    found = consult(world, job, report)
+    assert ("idle" in found) is hangs
+    if hangs:
+        assert found["idle"]["seen"].endswith("; worker 0 hangs in lock.py:3 in wait, called by train.py:7 in main")
+
+
+def test_a_loss_that_is_no_number_needs_no_metric_definition(world: World) -> None:
+    job = make(world, "one", COMPILED)
+    world.host("one").say("{'loss': 3.1, 'epoch': 1.0}", "{'loss': nan, 'epoch': 2.0}", "the end")
+    taken_in(world, "the end")
+    finding = consult(world, job)["not-finite-metric"]
+    assert finding["seen"].endswith("""not a finite number: "{'loss': nan, 'epoch': 2.0}\"""")
+    world.host("one").say("{'loss': 2.9, 'epoch': 3.0}", "after it")
+    taken_in(world, "after it")
+    assert "not-finite-metric" not in consult(world, job)

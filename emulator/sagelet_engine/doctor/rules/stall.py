@@ -4,15 +4,18 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case, all_steps
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.rules.idle import STALLED_S, where
 
-SILENT = Threshold(600, "seconds without a line or a step", "longer than XLA compiles all but the largest models")
+SILENT = Threshold(STALLED_S, "seconds without a line or a step", "longer than XLA compiles all but the largest models")
 
 
 def check(case: Case) -> Iterator[Seen]:
     silent = case.progress.silent_seconds
     if silent is None or silent < SILENT.value:
         return
-    yield Seen(Severity.WARNING, f"No line and no step for {_minutes(silent)}: {_state(case)}", None, None, silent)
+    yield Seen(
+        Severity.WARNING, f"No line and no step for {_minutes(silent)}: {_state(case)}{where(case)}", None, None, silent
+    )
 
 
 def _state(case: Case) -> str:

@@ -248,6 +248,8 @@ class WorkerReport(Figures):
     finished: bool = False
     #: When it last ended a step, or stepped an optimizer, in ms since the epoch. 0 if never.
     last_step_ms: int = 0
+    #: Where its main thread is, the innermost call first, if the process uses no CPU. XLA only.
+    idle_stack: tuple[str, ...] = ()
     #: Since when it compiles, in ms since the epoch. 0 if it does not.
     compiling_since_ms: int = 0
     #: Seconds that its threads ran, and that they were ready to run and had no CPU. 0 if the kernel does not count.
