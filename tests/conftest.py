@@ -235,6 +235,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    # A fixture of a session or a module ends after any test, which asks for none of its programs. Its beginning was
+    # watched.
+    with WATCH.paused():
+        return (yield)
+
+
 @pytest.fixture(autouse=True)
 def programs_are_asked_for() -> Iterator[None]:
     """Fails a test that used a program which it does not ask for, also where something swallowed the error."""

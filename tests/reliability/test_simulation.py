@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,22 @@ def test_threads_that_wait_for_each_other_are_found() -> None:
     schedule = Schedule(0)
     with pytest.raises(Stuck, match="every thread waits"):
         schedule.run("main", lambda: schedule.park())
+
+
+def test_a_thread_of_another_test_sleeps_as_ever() -> None:
+    """It may run on in this process, with modules whose `time` is the history's."""
+    schedule, failures = Schedule(0), []
+
+    def sleep() -> None:
+        try:
+            schedule.sleep(0.001)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    thread.join()
+    assert failures == []
 
 
 def test_time_passes_only_when_all_wait() -> None:

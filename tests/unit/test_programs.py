@@ -97,3 +97,13 @@ TALKED_ABOUT = {
     ("unit/runtime/test_runtime_driver_install.py", "pip3"),
     ("unit/runtime/test_runtime_inductor.py", "openssl"),
 }
+
+
+def test_a_fixture_of_several_tests_ends_after_one_that_asks_for_nothing() -> None:
+    watch = Watch()
+    with watch.test(set(), ()):
+        with watch.paused():
+            watch.use("scancel")
+        with pytest.raises(UndeclaredProgram):
+            watch.use("scancel")
+    assert watch.undeclared == ["scancel"]

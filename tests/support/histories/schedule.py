@@ -12,6 +12,8 @@ ends it again, so nothing that it does then reaches the outside.
 import heapq
 import itertools
 import random
+import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -80,6 +82,7 @@ class Schedule:
         self._alarms: list[tuple[int, int, Task, int]] = []
         self._numbers = itertools.count()
         self._hub = greenlet.getcurrent()
+        self._thread = threading.get_ident()
         self._doomed: Life | None = None
         self._failure: BaseException | None = None
         #: The kinds of faults that this history has.
@@ -188,7 +191,11 @@ class Schedule:
         return task.woken
 
     def sleep(self, seconds: float) -> None:
-        self.park(seconds)
+        """Stands for `time.sleep`, also in threads that other tests of this process left: those sleep as ever."""
+        if threading.get_ident() == self._thread:
+            self.park(seconds)
+        else:
+            time.sleep(seconds)
 
     def wake(self, task: Task) -> None:
         if task.parked:
