@@ -177,6 +177,30 @@ def test_what_the_time_of_the_steps_went_to(clock: Clock) -> None:
     assert [one["start_seconds"] for one in found] == pytest.approx([0.0, 6.0, 6.12], abs=0.1)
 
 
+def test_what_came_before_the_first_step_is_in_no_step(clock: Clock) -> None:
+    """The wait for the first batch, and the programs that a library compiled to prepare the model."""
+    busy, held = Busy(), [0.5]
+    line = timeline.Timeline(busy, lambda: held[0])
+    timed = steps.Steps(timeline=line)
+    busy.compiling, timed.waited = 1.2, 0.3
+    timed.about_to_begin()
+    busy.compiling += 0.25
+    take_steps(timed, clock, 1.0)
+    (span,) = line.document(0)
+    assert (span["wait_seconds"], span["compile_seconds"], span["device_wait_seconds"]) == (0.0, 0.25, 0.0)
+
+
+def test_what_a_loader_compiles_while_the_script_waits_is_waiting(clock: Clock) -> None:
+    busy = Busy()
+    line = timeline.Timeline(busy)
+    timed = steps.Steps(timeline=line)
+    timed.about_to_begin()
+    busy.compiling, timed.waited = 0.75, 0.5
+    take_steps(timed, clock, 1.0)
+    (span,) = line.document(0)
+    assert (span["wait_seconds"], span["compile_seconds"]) == (0.5, 0.5)
+
+
 def test_what_waits_after_the_last_step_is_in_no_step(clock: Clock) -> None:
     held = [0.0]
     line = timeline.Timeline(held=lambda: held[0])

@@ -72,12 +72,17 @@ class Steps:
     def about_to_begin(self) -> None:
         """Sets the start of the first step to now. Called when the device is opened, a batch comes or a graph ends."""
         if self.steps == 0 and self.optimizer_steps == 0:
-            self._began = time.perf_counter()
+            self._begin()
 
     def begins_at_latest(self) -> None:
         """Sets the start of the first step to now if nothing has set it. Called when a model is."""
         if self._began is None:
-            self._began = time.perf_counter()
+            self._begin()
+
+    def _begin(self) -> None:
+        self._began = time.perf_counter()
+        self._waited_at = self.waited
+        self.timeline.begins()
 
     def graph_ended(self, compiles: int) -> None:
         """Notes the end of a graph. `compiles`: the number of programs compiled so far.

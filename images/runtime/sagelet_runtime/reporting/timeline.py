@@ -42,6 +42,11 @@ class Timeline:
         #: Seconds of waiting for the device at the end of the last step: what waits after it is part of no span yet.
         self._held_at_end = 0.0
 
+    def begins(self) -> None:
+        """The first step begins now, as far as is known: what was compiled and waited for before is part of no span."""
+        self._held_at_end = self._held()
+        self._busy_at = self._spent()
+
     def step_ended(self, step: int, began: float, ended: float, waited: float, *, compiled: bool) -> None:
         """Adds a step. `waited`: seconds of it that the script waited for its batch."""
         span = self._open
@@ -87,8 +92,12 @@ class Timeline:
         return (*self._busy(), self._held_at_end)
 
     def _since_last(self, span: Span, busy: tuple[float, float, float]) -> Span:
-        """Returns a copy with what was compiled, executed and waited for since the last span ended."""
+        """Returns a copy with what was compiled, executed and waited for since the last span ended.
+
+        A thread of a data loader may compile while the script waits for its batch. That time is the script's waiting.
+        """
         compiling, executing, held = (max(0.0, now - then) for now, then in zip(busy, self._busy_at))
+        compiling = min(compiling, max(0.0, span.seconds - span.waited - held))
         return Span(span.step, span.began, span.steps, span.seconds, span.waited, compiling, executing, held)
 
 
