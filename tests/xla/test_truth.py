@@ -5,10 +5,12 @@ Both clocks are in one process and see the same steps, so their ratio does not d
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from sagelet_api.web import steps
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.training_host import KNOWN_PROCESSOR, TrainingHost
@@ -136,18 +138,47 @@ TRAINER = """
     trainer.train()
 """
 
-LOOPS = {"plain": PLAIN, "accelerate": ACCELERATE, "trainer": TRAINER}
+SPAWNED = """
+    import torch_xla.core.xla_model as xm
+    import torch_xla.distributed.xla_multiprocessing as xmp
+
+    def train(index):
+        torch.set_num_threads(1)
+        device = xm.xla_device()
+        model = Model().to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for number, batch in enumerate(torch.utils.data.DataLoader(Rows(), batch_size=128)):
+            if number == WARM:
+                clock.start()
+            optimizer.zero_grad()
+            loss = model(batch["x"].to(device), batch["labels"].to(device))["loss"]
+            loss.backward()
+            xm.optimizer_step(optimizer, barrier=True)
+            if EVERY and number % EVERY == EVERY - 1:
+                loss.item()
+        if xm.is_master_ordinal():
+            clock.stop(STEPS)
+
+    if __name__ == "__main__":
+        xmp.spawn(train)
+"""
+
+LOOPS = {"plain": PLAIN, "accelerate": ACCELERATE, "trainer": TRAINER, "spawned": SPAWNED}
 
 
 def measured(host: TrainingHost, compiler: str, loop: str, every: int) -> tuple[float, WorkerReport]:
-    """Returns the seconds of a step by the script's own clock, and the report."""
+    """Returns the seconds of a step by the script's own clock, and the report of the worker with that clock."""
     hyperparameters, variables = COMPILERS[compiler]
-    host.environment |= {**variables, "READ_EVERY": str(every)}
+    workers = 2 if loop == "spawned" else 1
+    host.environment |= {**variables, "READ_EVERY": str(every), "GPU_NUM_DEVICES": str(workers)}
     host.script(HEAD + LOOPS[loop])
     ended = host.run(hyperparameters)
     assert ended.code == 0, ended.log
     truth = json.loads(re.findall(r"truth=(.*)", ended.log)[-1])
-    (report,) = workers_of(host.base, "algo-1")
+    report, *others = sorted(workers_of(host.base, "algo-1"), key=lambda one: one.rank)
+    assert len(others) == workers - 1
+    for other in others:
+        check_parts(other)
     return truth["seconds"] / truth["steps"], report
 
 
@@ -177,16 +208,29 @@ def test_loops_of_libraries(tmp_path: Path, compiler: str, loop: str) -> None:
     check_parts(agrees(tmp_path, compiler, loop, 10))
 
 
+@pytest.mark.parametrize("compiler", ["plugin", "builtin", "inductor"])
+def test_two_workers(tmp_path: Path, compiler: str) -> None:
+    check_parts(agrees(tmp_path, compiler, "spawned", 10))
+
+
 @pytest.mark.parametrize("compiler", ["native", "inductor"])
 def test_what_computes_within_its_calls(tmp_path: Path, compiler: str) -> None:
     report = agrees(tmp_path, compiler, "plain", 0)
     assert report.step_seconds.clock == "script"
+    check_parts(report)
 
 
 def check_parts(report: WorkerReport) -> None:
     """What the script did one after the other is no longer than it took; the device was busy beside it."""
     seconds = sum(span.seconds for span in report.timeline)
+    # The spans follow each other, so their sum is the wall time of the training. Both are rounded to 0.1 ms.
+    for before, after in pairwise(report.timeline):
+        assert before.step + before.steps == after.step
+        assert before.start_seconds + before.seconds == pytest.approx(after.start_seconds, abs=0.002)
     for span in report.timeline:
+        shown = steps.parts(span, report)
+        assert sum(shown.values()) == pytest.approx(span.seconds)
+        assert all(0 <= part <= span.seconds for part in shown.values()), shown
         parts = (span.wait_seconds, span.compile_seconds, span.device_wait_seconds)
         assert sum(parts) <= span.seconds * 1.001 + 0.001, span
     waited = sum(one.seconds for one in report.waits)
