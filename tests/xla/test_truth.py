@@ -17,8 +17,9 @@ from support.training_host import KNOWN_PROCESSOR, TrainingHost
 
 pytestmark = [pytest.mark.xla, pytest.mark.cpu_plugin]
 
-#: The tolerance, and the most runs: the load may change between warming up, which only the report sees, and measuring.
-TOLERANCE, MOST_RUNS = 0.1, 3
+#: The tolerance, and the most runs: other programs may begin between warming up, which only the report sees, and
+#: measuring.
+TOLERANCE, MOST_RUNS = 0.1, 6
 COMPILED = {"sagemaker_training_compiler_enabled": "true"}
 COMPILERS = {
     "native": ({}, {}),
@@ -183,14 +184,22 @@ def measured(host: TrainingHost, compiler: str, loop: str, every: int) -> tuple[
 
 
 def agrees(tmp_path: Path, compiler: str, loop: str, every: int) -> WorkerReport:
-    """Runs the script until the clocks agree. If they never do, the report is wrong, or the machine too noisy."""
-    seen = []
+    """Runs the script until the clocks agree, and returns that run's report.
+
+    If they never do, the report is wrong, unless the worker waited for a processor so long that this explains the
+    difference. Then the test says that the machine is too noisy: it has not passed.
+    """
+    seen: list[tuple[float, float]] = []
     for number in range(MOST_RUNS):
         truth, report = measured(TrainingHost(tmp_path / str(number)), compiler, loop, every)
-        seen.append(report.steady_step_seconds / truth)
-        if abs(seen[-1] - 1) <= TOLERANCE:
+        ratio, crowding = report.steady_step_seconds / truth, 1 + report.cpu_wait_seconds / report.cpu_seconds
+        if abs(ratio - 1) <= TOLERANCE:
             return report
-    pytest.fail(f"reported over true: {seen}: wrong, or the machine is too noisy to say")
+        seen.append((ratio, crowding))
+    said = f"reported over true, and how many times as long the processors took: {seen}"
+    if all(1 / crowding <= ratio <= crowding for ratio, crowding in seen):
+        pytest.xfail(f"the machine is too noisy to say: {said}")
+    pytest.fail(said)
 
 
 @pytest.mark.parametrize("every", [1, 10, 0])
