@@ -53,7 +53,9 @@ JOBS: Mapping[str, str] = {
     "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",
     "SAGELET_PEER_LOST_SILENCE": "seconds that a worker stays silent if its peer is gone, so the cause comes first",
-    "SAGELET_XLA_TRACING": "`dynamo`: a model is [traced once](../how-to/gpu.md#trace-once), not at each step",
+    "SAGELET_XLA_TRACING": "`auto`, the default: optimizer steps and clipping are "
+    "[replayed](../explanation/compiled-training.md#replayed-steps), models are traced at each step; `once`, also "
+    "written `dynamo`: a model is [traced once](../how-to/gpu.md#trace-once), too; `lazy`: all is traced at each step",
     "SAGELET_COMPILER": "`inductor`: [Inductor](../how-to/inductor.md) compiles a job that asks for the compiler; "
     "`xla`: XLA or nothing; not set: XLA, and Inductor where the trial of a GPU's plugin fails",
     "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `plugin`, the default, is "

@@ -1,4 +1,4 @@
-"""Models that are traced once (SAGELET_XLA_TRACING=dynamo) train as those that are traced at each step."""
+"""Models that are traced once (SAGELET_XLA_TRACING=once) train as those that are traced at each step."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from support.training_host import Ended, TrainingHost
 pytestmark = pytest.mark.xla
 
 ASKED = {"sagemaker_training_compiler_enabled": "true"}
-ONCE = {"SAGELET_XLA_TRACING": "dynamo"}
+LAZY, ONCE = {"SAGELET_XLA_TRACING": "lazy"}, {"SAGELET_XLA_TRACING": "once"}
 #: Models with what is hard to trace. Each trains some steps and prints its losses.
 MODELS = """
     import copy, json, torch, torch_xla
@@ -196,7 +196,7 @@ def found(log: str) -> dict[str, tuple[list[float], int]]:
 
 
 def both(base: Path, script: str, **variables: str) -> tuple[Ended, Ended]:
-    return run(base / "lazy", script, **variables), run(base / "once", script, **ONCE, **variables)
+    return run(base / "lazy", script, **LAZY, **variables), run(base / "once", script, **ONCE, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -274,5 +274,5 @@ def test_the_same_models(tmp_path: Path) -> None:
 
 def test_another_word_is_refused(tmp_path: Path) -> None:
     ended = run(tmp_path, "print('not run')", code=1, SAGELET_XLA_TRACING="twice")
-    assert "SAGELET_XLA_TRACING is 'twice' in the job's Environment; use 'dynamo' or 'lazy'" in ended.log
+    assert "SAGELET_XLA_TRACING is 'twice' in the job's Environment; use 'auto', 'once' or 'lazy'" in ended.log
     assert "not run" not in ended.log

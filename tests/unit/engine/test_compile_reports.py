@@ -15,7 +15,7 @@ from sagelet_engine.telemetry.compiler import reading, text
 from sagelet_engine.telemetry.compiler.decoding import decode
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
-from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds, Transfer, WorkerReport
+from sagelet_engine.telemetry.compiler.worker import Figures, Replayed, StepSeconds, Transfer, WorkerReport
 from support.world import World, key, request, until
 
 TWO_HOSTS = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}}
@@ -130,6 +130,17 @@ def test_workers_of_all_hosts_as_one(world: World) -> None:
     assert total.transfers.from_device == Transfer(4, 16, 1.0)
     assert total.fallbacks == {"aten::_unique2": 20}
     assert [(place.call, place.count) for place in total.evaluations] == [("item", 80)]
+
+
+def test_replayed_steps_of_two_workers(world: World) -> None:
+    world.create("replayed")
+    host = world.host("replayed")
+    counts = {"steps": 40, "clips": 39, "programs": 2}
+    write(reports(world, "replayed"), 0, replayed={**counts, "traced": {"SGD: capturable": 1, "b": "x"}})
+    write(reports(world, "replayed"), 1, replayed={**counts, "steps": 41, "traced": {"SGD: capturable": 2}})
+    host.end(0)
+    world.ended("replayed")
+    assert of(world, "replayed").total.replayed == Replayed(41, 39, 2, {"SGD: capturable": 3})
 
 
 def test_a_compiled_jobs_report_is_in_its_output(world: World) -> None:

@@ -23,6 +23,7 @@ from sagelet_engine.telemetry.compiler.worker import (
     Memory,
     Optimizer,
     Program,
+    Replayed,
     StepSeconds,
     Transfer,
     Transfers,
@@ -108,6 +109,15 @@ def _graph(values: list[Graph]) -> Graph:
     )
 
 
+def _replayed(values: list[Replayed]) -> Replayed:
+    return Replayed(
+        max(one.steps for one in values),
+        max(one.clips for one in values),
+        max(one.programs for one in values),
+        _counts([one.traced for one in values]),
+    )
+
+
 def _places(values: Iterable[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
     found: dict[CallSite, CallSite] = {}
     for places in values:
@@ -164,6 +174,7 @@ _MERGERS: dict[str, Callable[[list[Any]], Any]] = {
     "transfers": _transfers,
     "memory": _memory,
     "fallbacks": _counts,
+    "replayed": _replayed,
     "graph": _graph,
     "evaluations": _places,
     "saves": _places,

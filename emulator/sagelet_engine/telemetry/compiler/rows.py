@@ -42,6 +42,7 @@ def _compiler(total: Figures) -> Rows:
         *_programs(total),
         *_device(total),
         *_tracing(total),
+        *_replayed(total),
         ("Graph breaks", f"{total.graph.breaks:,} ({total.graph.breaks_per_step:.3g} a step)"),
         ("To the device", f"{moved.to_device.count:,} transfers, {size(moved.to_device.bytes)}"),
         ("From the device", f"{moved.from_device.count:,} transfers, {size(moved.from_device.bytes)}"),
@@ -52,6 +53,17 @@ def _tracing(total: Figures) -> Rows:
     if not total.graph.traced_once:
         return []
     return [("Models are traced", "; ".join(["once", *(f"at each step: {one}" for one in total.graph.untraced)]))]
+
+
+def _replayed(total: Figures) -> Rows:
+    """Returns nothing for a job that could replay nothing."""
+    counts = total.replayed
+    if not (counts.programs or counts.traced):
+        return []
+    text = f"{counts.steps:,} optimizer steps and {counts.clips:,} clippings, by {counts.programs:,} programs"
+    rows = [("Replayed", text)]
+    traced = [f"{what} ({count:,})" for what, count in counts.traced.items()]
+    return [*rows, ("Traced instead", "; ".join(traced))] if traced else rows
 
 
 def _inductor(total: Figures) -> Rows:

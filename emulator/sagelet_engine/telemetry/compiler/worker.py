@@ -88,6 +88,20 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class Replayed:
+    """Calls on XLA tensors that ran a program which was traced once. Empty if the job traces each (`lazy`)."""
+
+    #: Steps of optimizers: each group of parameters has its own.
+    steps: int = 0
+    #: Calls of clip_grad_norm_ and clip_grad_value_.
+    clips: int = 0
+    #: Different programs of both.
+    programs: int = 0
+    #: The calls that were traced all the same: which and why, and how many.
+    traced: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CallSite:
     """Calls of one kind from one line of the user's script."""
 
@@ -216,6 +230,7 @@ class Figures:
     memory: Memory = Memory()
     fallbacks: dict[str, int] = field(default_factory=dict)
     graph: Graph = field(default_factory=Graph)
+    replayed: Replayed = field(default_factory=Replayed)
     evaluations: tuple[CallSite, ...] = ()
     saves: tuple[CallSite, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()

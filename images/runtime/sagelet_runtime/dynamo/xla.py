@@ -1,8 +1,8 @@
-"""Traces a model once for XLA, in place of at each step. The job asks for it by SAGELET_XLA_TRACING=dynamo.
+"""Traces a model once for XLA, in place of at each step. The job asks for it by SAGELET_XLA_TRACING=once.
 
 By default torch_xla runs the model's Python at each step to find the compiled program. Here Dynamo takes the forward
-pass and AOT autograd the backward pass, and later steps run their programs at once. The optimizer and what is outside
-of the model are traced as before. What Dynamo cannot take is traced as before, too.
+pass and AOT autograd the backward pass, and later steps run their programs at once. What is outside of the model is
+traced as before, but for the optimizer (`replay`). What Dynamo cannot take is traced as before, too.
 """
 
 from __future__ import annotations
@@ -20,23 +20,32 @@ from sagelet_runtime.dynamo import faults, modules
 from sagelet_runtime.dynamo.compilations import CALLBACKS, UTILS, Compilations
 
 VARIABLE = "SAGELET_XLA_TRACING"
-#: At each step, and once.
-LAZY, DYNAMO = "lazy", "dynamo"
+#: Everything at each step; models at each step, the optimizer once (the default); both once. The last has two names.
+LAZY, AUTO, ONCE, DYNAMO = "lazy", "auto", "once", "dynamo"
 
 
 class UnknownTracing(Exception):
     """SAGELET_XLA_TRACING has another value than those that sagelet knows."""
 
     def __init__(self, value: str) -> None:
-        super().__init__(f"{VARIABLE} is {value!r} in the job's Environment; use {DYNAMO!r} or {LAZY!r}")
+        super().__init__(f"{VARIABLE} is {value!r} in the job's Environment; use {AUTO!r}, {ONCE!r} or {LAZY!r}")
 
 
 def is_chosen(environ: Mapping[str, str]) -> bool:
     """True if the job's models are traced once. Raises UnknownTracing."""
-    value = environ.get(VARIABLE, "").strip().lower()
-    if value not in ("", LAZY, DYNAMO):
+    return _chosen(environ) in (ONCE, DYNAMO)
+
+
+def is_replayed(environ: Mapping[str, str]) -> bool:
+    """True if steps of the optimizer and clipping are traced once (`replay`). Raises UnknownTracing."""
+    return _chosen(environ) != LAZY
+
+
+def _chosen(environ: Mapping[str, str]) -> str:
+    value = environ.get(VARIABLE, "").strip().lower() or AUTO
+    if value not in (LAZY, AUTO, ONCE, DYNAMO):
         raise UnknownTracing(environ[VARIABLE])
-    return value == DYNAMO
+    return value
 
 
 def activate() -> None:

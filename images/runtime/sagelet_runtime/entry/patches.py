@@ -30,6 +30,8 @@ def activate() -> None:
             tracing.activate()
         else:
             deferrals.activate_torch_xla()
+        if tracing.is_replayed(os.environ):
+            _activate_replay()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(shuffling.MODULE, shuffling.install)
@@ -39,6 +41,16 @@ def activate() -> None:
     for name, patch in of_libraries:
         after(name, patch)
     after(half.MODULE, _dated)
+
+
+def _activate_replay() -> None:
+    """Hooks in before a script can take the functions over from torch. Without XLA tensors they do what torch's do."""
+    from sagelet_runtime.replay import clipping, optimizers
+
+    after(clipping.MODULE, clipping.install)
+    after(optimizers.ADAM, optimizers.install_adam)
+    after(optimizers.ADAMW, optimizers.install_adamw)
+    after(optimizers.SGD, optimizers.install_sgd)
 
 
 def activate_native() -> None:

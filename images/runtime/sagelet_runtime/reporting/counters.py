@@ -6,6 +6,7 @@ from typing import Any
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.dynamo import xla
 from sagelet_runtime.gpu import compile_cache, executions
+from sagelet_runtime.replay.programs import replays
 from sagelet_runtime.reporting.untraced import untraced
 
 
@@ -88,6 +89,7 @@ class Counters:
                 "breaks_per_step": round(breaks / steps, 3) if steps else 0.0,
                 **xla.figures(),
             },
+            "replayed": replays.figures(),
         }
 
     def client(self) -> str:

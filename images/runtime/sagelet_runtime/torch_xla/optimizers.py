@@ -5,12 +5,18 @@ from typing import Any
 
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.variables import on_cpu
+from sagelet_runtime.dynamo import xla as tracing
+from sagelet_runtime.replay import clipping
+from sagelet_runtime.replay.optimizers import name_others
 
 
 def install(torch_xla: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_unfuse)
+    if tracing.is_replayed(os.environ):
+        register_optimizer_step_pre_hook(name_others)
+        clipping.install_torch_xla(torch_xla)
     if on_cpu(os.environ) and os.environ.get("SAGELET_XLA_CUT", "1") != "0":
         register_optimizer_step_pre_hook(_cut(torch_xla))
 

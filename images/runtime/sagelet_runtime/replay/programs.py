@@ -1,0 +1,177 @@
+"""Programs that are traced once and then run with their tensors as arguments, by torch_xla's own cache of graphs.
+
+Nothing is donated: a script may hold a clone of a parameter, which shares its memory. So while a step's program runs,
+the device holds the new values beside the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from sagelet_runtime.base.say import say_once
+from sagelet_runtime.base.wire import JsonObject
+
+#: Programs of a process, at most. A script whose steps always differ is traced from then on.
+MOST_PROGRAMS = 64
+#: Reasons kept for the report, at most.
+MOST_REASONS = 16
+#: Characters of a reason that are kept.
+SHOWN = 200
+
+
+class NotReplayed(Exception):
+    """This call is traced as torch_xla does it. The message says why, for the report."""
+
+
+class Program:
+    """A function of tensors that was traced for torch_xla once. It must not draw random numbers."""
+
+    def __init__(self, function: Callable[[list[Any]], Sequence[Any]], like: Sequence[Any]) -> None:
+        """`function` gets tensors like those of `like` (shape and dtype), without values, and may change them in place.
+
+        It returns the results. Each depends on at least one argument, and no two are the same tensor.
+        """
+        import torch
+        import torch_xla
+        from torch_xla.core.xla_builder import create_placeholder_tensor
+        from torch_xla.utils.buffer_donor_context import alias_with_buffer_donor_config
+
+        native = torch_xla._XLAC
+        arguments = [create_placeholder_tensor(one.shape, one.dtype) for one in like]
+        # Before the call, since a change in place makes another tensor of them.
+        places = {native._xla_get_tensor_id(one): place for place, one in enumerate(arguments)}
+        with torch.no_grad():
+            results = list(function(arguments))
+        inputs, values = native._get_tensors_xla_device_data_node(results)
+        if native._get_seed_info_id() in inputs:
+            raise NotReplayed("it draws random numbers")
+        #: Each input of the program: the place of its argument, or None for one of the constants.
+        self._places = [places.get(one) for one in inputs]
+        self._constants = [None if place is not None else value for place, value in zip(self._places, values)]
+        # With this setting no buffer of a parameter is given to its new value.
+        with alias_with_buffer_donor_config():
+            self._hash = native._get_graph_hash(results)
+            native._xla_warm_up_cache(results, [])
+
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        """Returns the results as new tensors. No argument may be pending (`settle`)."""
+        import torch_xla
+
+        inputs = [
+            constant if place is None else arguments[place] for place, constant in zip(self._places, self._constants)
+        ]
+        results: list[Any] = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
+        return results
+
+
+class Replays:
+    """The programs of this process, and how often they ran and did not."""
+
+    def __init__(self) -> None:
+        self._programs: dict[Hashable, Program] = {}
+        #: Calls by kind: `steps` and `clips`.
+        self._replayed: dict[str, int] = {}
+        self._traced: dict[str, int] = {}
+
+    def run(
+        self, kind: str, key: Hashable, function: Callable[[list[Any]], Sequence[Any]], arguments: Sequence[Any]
+    ) -> list[Any]:
+        """Returns the results of `function` for these arguments. `key`: all that the program depends on.
+
+        Traces it at the first call with the key. Raises NotReplayed if the limit of programs is reached.
+        """
+        program = self._programs.get((kind, key))
+        if program is None:
+            if len(self._programs) >= MOST_PROGRAMS:
+                raise NotReplayed(f"there are {MOST_PROGRAMS} different programs already")
+            program = Program(function, arguments)
+            self._programs[kind, key] = program
+        settle(arguments)
+        results = program.run(arguments)
+        self._replayed[kind] = self._replayed.get(kind, 0) + 1
+        return results
+
+    def traced(self, what: str, why: NotReplayed) -> None:
+        """Counts a call that was traced, and says each reason once."""
+        text = f"{what}: {why}"[:SHOWN]
+        if text not in self._traced:
+            if len(self._traced) >= MOST_REASONS:
+                return
+            say_once(f"traced at each step, not replayed: {text}")
+        self._traced[text] = self._traced.get(text, 0) + 1
+
+    def figures(self) -> JsonObject:
+        """Returns the report's figures. Empty if nothing was replayed, nor could have been."""
+        if not self._replayed and not self._traced:
+            return {}
+        counts = {kind: self._replayed.get(kind, 0) for kind in ("steps", "clips")}
+        return {**counts, "programs": len(self._programs), "traced": dict(self._traced)}
+
+
+#: Those of this process.
+replays = Replays()
+
+
+def settle(tensors: Sequence[Any]) -> None:
+    """Runs what is pending, if one of the tensors is. All at once: the loss shares the graph of its gradients."""
+    import torch_xla
+
+    native = torch_xla._XLAC
+    if any(native._check_tensor_need_materialization(list(tensors))):
+        native._xla_sync_live_tensors(str(tensors[0].device), [], False)
+
+
+def write(tensors: Sequence[Any], values: Sequence[Any]) -> None:
+    """Puts results into the tensors that the script has. Their aliases (`detach`, `state_dict`) see them, too."""
+    import torch
+
+    with torch.no_grad():
+        for tensor, value in zip(tensors, values):
+            tensor.copy_(value)
+
+
+def signature(*lists: Sequence[Any]) -> tuple[Any, ...]:
+    """Returns shapes and dtype of tensors that belong together: parameters, their gradients, their moments.
+
+    Raises NotReplayed for all but plain tensors of one dtype on one XLA device, each of them once.
+    """
+    import torch
+
+    first = lists[0][0]
+    plain, device, dtype = (torch.Tensor, torch.nn.Parameter), first.device, first.dtype
+    # Shorter floats are rounded between two programs. Within one XLA may keep what it computes in float32.
+    if dtype not in (torch.float32, torch.float64):
+        raise NotReplayed(f"tensors of {dtype}")
+    shapes = tuple(one.shape for one in lists[0])
+    for tensors in lists:
+        for tensor, shape in zip(tensors, shapes):
+            if type(tensor) not in plain or tensor.layout is not torch.strided:
+                raise NotReplayed(f"a {type(tensor).__name__} of layout {tensor.layout}")
+            if tensor.device != device or tensor.dtype != dtype:
+                raise NotReplayed(f"tensors of {dtype} on {device} and of {tensor.dtype} on {tensor.device}")
+            if tensor.shape != shape:
+                raise NotReplayed("a state of another shape than its parameter")
+    if len({id(one) for one in lists[0]}) < len(shapes):
+        raise NotReplayed("one tensor twice")
+    return dtype, shapes
+
+
+def check_surroundings() -> None:
+    """Raises NotReplayed where an operation may do something else than it does alone."""
+    import torch
+    import torch_xla.runtime as xr
+
+    if torch.is_autocast_enabled("xla"):
+        raise NotReplayed("within autocast")
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        raise NotReplayed("within a mode of torch that watches operations")
+    if xr.is_spmd():
+        raise NotReplayed("SPMD")
+
+
+def can_replay(parameters: Sequence[Any]) -> bool:
+    """True for XLA tensors outside of torch.compile. The first tells for all, `signature` looks at each."""
+    import torch
+
+    return bool(parameters) and parameters[0].device.type == "xla" and not torch.compiler.is_compiling()

@@ -1,0 +1,112 @@
+"""Steps of optimizers and clipping that are replayed train as those that are traced at each step."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet_engine.images.context import find_root
+
+pytestmark = pytest.mark.xla
+
+PROGRAMS = Path(__file__).parent / "programs"
+#: XLA rounds in other places where a program ends in another place: a norm of gradients, two updates of a parameter.
+ROUNDED = {
+    "a norm that must be finite",
+    "a schedule",
+    "accumulation",
+    "adamw, all",
+    "aliases and copies",
+    "another norm",
+    "clipping",
+    "clipping, torch.float64",
+    "evaluation",
+    "resumed",
+    "the largest value",
+    "views",
+}
+#: Traced as before, and why.
+TRACED = {
+    "capturable": {"Adam: capturable": 5},
+    "foreach": {"Adam: foreach": 5},
+    "a rate that is a tensor": {"Adam: lr is no number of Python": 3},
+    "rmsprop": {"RMSprop: sagelet has no program for this optimizer": 5},
+    "sgd, momentum": {"SGD: the first step, which makes the momentum": 1},
+    "sgd, nesterov": {"SGD: the first step, which makes the momentum": 1},
+    "sgd, dampening": {"SGD: the first step, which makes the momentum": 1},
+    "hooks": {"SGD: the first step, which makes the momentum": 1},
+    "clipping, torch.bfloat16": {
+        "Adam: tensors of torch.bfloat16": 5,
+        "clip_grad_norm_: tensors of torch.bfloat16": 5,
+    },
+    "the largest value": {"clip_grad_norm_: the largest value as norm, for which torch_xla reads each gradient's": 3},
+    "a norm that must be finite": {"clip_grad_norm_: error_if_nonfinite, which reads the norm": 3},
+}
+#: Calls that were replayed (steps, clips) and their programs.
+REPLAYED = {
+    "adamw": (5, 0, 1),
+    "clipping": (5, 5, 2),
+    # Two groups have a step each, and an added one has from then on.
+    "groups": (10, 0, 2),
+    "an added group": (9, 0, 2),
+    "frozen": (6, 0, 2),
+    # Two parameters fewer in the first steps, and then at another count.
+    "a late parameter": (5, 0, 2),
+    # Learning rate and beta1 change at each step.
+    "a schedule": (6, 6, 2),
+    "accumulation": (4, 4, 2),
+    "sgd, momentum": (4, 0, 1),
+    "another norm": (3, 3, 2),
+    "torch's clipping": (3, 3, 2),
+    "capturable": (0, 0, 0),
+}
+
+Outcomes = dict[str, tuple[Any, dict[str, Any]]]
+
+
+def run(program: str, **variables: str) -> Any:
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **variables}
+    command = [sys.executable, PROGRAMS / program]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> tuple[Outcomes, Outcomes]:
+    traced, replayed = run("replay.py")
+    return traced, replayed
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, list):
+        for one in value:
+            yield from numbers(one)
+    else:
+        yield value
+
+
+def test_each_number_that_a_script_sees_is_the_same(outcomes: tuple[Outcomes, Outcomes]) -> None:
+    traced, replayed = outcomes
+    assert traced.keys() == replayed.keys()
+    for name, (before, _) in traced.items():
+        after, _ = replayed[name]
+        assert not isinstance(before, str), f"{name}: {before}"
+        if name in ROUNDED:
+            assert list(numbers(after)) == pytest.approx(list(numbers(before)), rel=1e-5, abs=1e-6), name
+        else:
+            assert after == before, name
+
+
+def test_what_was_replayed_and_what_was_not(outcomes: tuple[Outcomes, Outcomes]) -> None:
+    traced, replayed = outcomes
+    assert all(counts["programs"] == 0 for _, counts in traced.values() if counts)
+    for name, (_, counts) in replayed.items():
+        assert counts["traced"] == TRACED.get(name, {}), name
+    found = {name: replayed[name][1] for name in REPLAYED}
+    assert {name: (one["steps"], one["clips"], one["programs"]) for name, one in found.items()} == REPLAYED
