@@ -55,7 +55,7 @@ class Program:
             native._xla_warm_up_cache(results, [])
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        """Returns the results as new tensors. No argument may be pending (`settle`)."""
+        """Returns the results as new tensors. Call `run_pending` before: torch_xla refuses pending arguments."""
         import torch_xla
 
         inputs = [
@@ -87,7 +87,7 @@ class Replays:
                 raise NotReplayed(f"there are {MOST_PROGRAMS} different programs already")
             program = Program(function, arguments)
             self._programs[kind, key] = program
-        settle(arguments)
+        run_pending(arguments)
         results = program.run(arguments)
         self._replayed[kind] = self._replayed.get(kind, 0) + 1
         return results
@@ -113,7 +113,7 @@ class Replays:
 replays = Replays()
 
 
-def settle(tensors: Sequence[Any]) -> None:
+def run_pending(tensors: Sequence[Any]) -> None:
     """Runs what is pending, if one of the tensors is. All at once: the loss shares the graph of its gradients."""
     import torch_xla
 
