@@ -124,8 +124,14 @@ def _house(graph: ImportGraph) -> list[str]:
 
 
 def _tree(module: str) -> ast.Module:
-    spec = find_spec(module)
-    return ast.parse(Path((spec and spec.origin) or module).read_text(encoding="utf-8"))
+    """Reads a module of a package, and imports none: what is linted may be broken."""
+    root, *names = module.split(".")
+    spec = find_spec(root)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(module)
+    path = Path(spec.submodule_search_locations[0], *names)
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _imports_by_name(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -101,6 +101,7 @@ def broken_plugin(host: TrainingHost) -> TrainingHost:
     return host
 
 
+@pytest.mark.programs("g++")
 def test_where_a_plugin_does_not_work_inductor_compiles(broken_plugin: TrainingHost) -> None:
     broken_plugin.environment |= {"SAGELET_GPU_PROBE_SECONDS": "0.01", **KNOWN_PROCESSOR}
     ended = run(broken_plugin, SCRIPT)

@@ -14,7 +14,7 @@ from support.jobs import Jobs
 from support.server import ACCOUNT, COMPILED, SageletProcess
 from support.training_host import KNOWN_PROCESSOR, Ended, TrainingHost
 
-pytestmark = pytest.mark.xla
+pytestmark = [pytest.mark.xla, pytest.mark.programs("g++")]
 
 #: Seconds for a job. A cold one runs a C++ compiler for half a minute of CPU time.
 DEADLINE = 1800

@@ -14,7 +14,7 @@ import pytest
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from support.training_host import KNOWN_PROCESSOR, RUNTIME, Ended, TrainingHost
 
-pytestmark = pytest.mark.xla
+pytestmark = [pytest.mark.xla, pytest.mark.programs("g++")]
 
 ASKED = {"sagemaker_training_compiler_enabled": "true"}
 #: A sitecustomize that hides the installed torch_xla from the import system.

@@ -15,7 +15,7 @@ from sagelet_engine.telemetry.compiler.reading import workers_of
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.training_host import KNOWN_PROCESSOR, TrainingHost
 
-pytestmark = [pytest.mark.xla, pytest.mark.cpu_plugin]
+pytestmark = [pytest.mark.xla, pytest.mark.cpu_plugin, pytest.mark.programs("g++")]
 
 #: The tolerance, and the most runs: other programs may begin between warming up, which only the report sees, and
 #: measuring.

@@ -80,12 +80,13 @@ def _signature(call: Call, environ: Environ, secret: Secret, headers: dict[str, 
 
 def _check_expiry(call: Call, text: str, now: datetime) -> None:
     seconds = whole_number_in(text)
+    refusal = errors.incomplete(call, "Expires must say when the URL ends.", presigned=True)
+    if seconds is None:
+        raise refusal
     try:
-        end = None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        end = None
-    if seconds is None or end is None:
-        raise errors.incomplete(call, "Expires must say when the URL ends.", presigned=True)
+        end = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError) as error:
+        raise refusal from error
     if now > end:
         raise errors.url_expired(call, seconds, end, now)
 

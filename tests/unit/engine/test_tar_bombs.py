@@ -6,6 +6,7 @@ import resource
 import struct
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,13 +88,14 @@ def test_numbers_without_end(tmp_path: Path) -> None:
 
 
 def test_a_size_below_zero(tmp_path: Path) -> None:
-    """CVE-2025-8194: the next member is the same one, for ever."""
+    """CVE-2025-8194: the next member is the same one, for ever. A mended Python takes it for the archive's end."""
     block = bytearray(header("x"))
     block[124:136] = b"\xff" * 10 + b"\xfe\x00"
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\0 " % sum(block)
-    with pytest.raises(tarfile.TarError):
+    with suppress(tarfile.TarError):
         unpack(packed(tmp_path / "x", iter([header("first"), bytes(block)])), tmp_path / "t")
+    assert {path.name for path in (tmp_path / "t").iterdir()} <= {"first"}
 
 
 def sparse(*extents: tuple[int, int], size: int, data: bytes = b"") -> bytes:

@@ -114,6 +114,7 @@ def test_hosts_of_a_job_without_gpus_do_not_ask_each_other() -> None:
 
 
 @pytest.mark.xla
+@pytest.mark.programs("g++")
 @pytest.mark.parametrize(("chosen", "variable"), [("xla", "SAGELET_NOT_COMPILED"), ("", "SAGELET_INDUCTOR")])
 def test_a_job_prepares_its_hosts_alike(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, variable: str
