@@ -16,7 +16,7 @@ from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.comparison import files, table
 from sagelet_api.servers.server import Server
-from sagelet_engine.comparison.comparing import MOST_STEPS
+from sagelet_engine.comparison.payback import MOST_STEPS
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from sagelet_api.control.calls import no_such_job, place_asked_for
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.comparison.comparing import MOST_STEPS, CannotCompare, NotComparable
+from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
+from sagelet_engine.comparison.payback import MOST_STEPS
 from sagelet_engine.model.job import JobKey
 
 if TYPE_CHECKING:

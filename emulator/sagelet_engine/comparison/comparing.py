@@ -15,8 +15,6 @@ from sagelet_engine.instances.catalogue import prices_region
 
 #: The most jobs of one comparison. A picture cannot show more of them distinctly.
 MOST_JOBS = 8
-#: The most steps of a training whose bill is asked for.
-MOST_STEPS = 1_000_000_000_000
 
 #: Names of compilers for people.
 COMPILERS = {"xla": "XLA", "inductor": "Inductor"}

@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sagelet_engine.comparison.measured import LossPoint
 from sagelet_engine.comparison.student import quantile
@@ -45,7 +46,7 @@ class LossAgreement:
     points: int
     #: The runs of the first job that are known.
     runs: int
-    #: The fall of the first job's mean loss from its highest point to its lowest.
+    #: The largest fall of the first job's mean loss, from a point to a later one. 0 for a loss that only rises.
     fall: float
     #: Root mean square of the differences of the two mean curves.
     distance: float
@@ -64,7 +65,7 @@ def agreement(job: str, label: str, first: Sequence[Curve], second: Sequence[Cur
     own, others = curves[: len(first)], curves[len(first) :]
     middle = _mean(own)
     distance = _mean_square([after - before for before, after in zip(middle, _mean(others), strict=True)])
-    fall = max(middle) - min(middle)
+    fall = _fall(middle)
     tolerance, basis = max(_tolerances(own, others, fall))
     slight = max(SLIGHT_FALL * fall, SLIGHT_LOSS * abs(statistics.fmean(middle)))
     if slight >= tolerance:
@@ -95,6 +96,11 @@ def _aligned(curves: Sequence[Curve]) -> list[list[float]]:
         return []
     places = sorted(set.intersection(*(set(curve) for curve in found)))
     return [[curve[place] for place in places] for curve in found] if places else []
+
+
+def _fall(losses: Sequence[float]) -> float:
+    highest = accumulate(losses, max)
+    return max(before - now for before, now in zip(highest, losses, strict=True))
 
 
 def _tolerances(own: Sequence[list[float]], others: Sequence[list[float]], fall: float) -> list[tuple[float, str]]:
@@ -159,8 +165,8 @@ def _mean_square(numbers: Sequence[float]) -> float:
 
 def conclusion(found: LossAgreement) -> str:
     """Says whether the curves agree, how far they are apart and how far the loss falls, without a full stop."""
-    differ = f"they differ by {found.distance:.3g} while the loss falls by {found.fall:.3g}"
-    return f"{_CONCLUSIONS[found.verdict]}: {differ}"
+    falls = f" while the loss falls by {found.fall:.3g}" if found.fall else ", and the loss does not fall"
+    return f"{_CONCLUSIONS[found.verdict]}: they differ by {found.distance:.3g}{falls}"
 
 
 def figures(found: LossAgreement, first: str) -> str:

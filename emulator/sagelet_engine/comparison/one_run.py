@@ -7,7 +7,6 @@ told apart only if they differ by more than the product. Then runs that are slow
 the factor would have to be passed in both directions.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def _crowding(report: CompilerReport) -> float:
 def _drift(report: CompilerReport) -> float | None:
     """Returns the slowest part's mean step over the fastest one's, of the worker that varies most.
 
-    None if a worker has too few steps.
+    None if a worker has too few steps, or its clock showed no time for some of them.
     """
     found = [_drift_of(worker) for worker in report.workers]
     if not found or None in found:
@@ -90,4 +89,4 @@ def _drift_of(worker: WorkerReport) -> float | None:
     steps = worker.step_seconds
     if not steps.quarters or steps.steps < FEWEST_STEPS:
         return None
-    return max(steps.quarters) / min(steps.quarters) if min(steps.quarters) > 0 else math.inf
+    return max(steps.quarters) / min(steps.quarters) if min(steps.quarters) > 0 else None

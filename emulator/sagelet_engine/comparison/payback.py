@@ -12,6 +12,8 @@ from sagelet_engine.comparison.measured import Measured
 from sagelet_engine.comparison.result import ASKED, EPOCHS, BreakEven, LengthBill, Speed
 from sagelet_engine.comparison.side import Side
 
+#: The most steps of a training whose bill is said.
+MOST_STEPS = 1_000_000_000_000
 #: Steps whose seconds differ by a smaller share contradict nothing.
 CLEAR = 0.05
 #: Hyperparameters that say how often a training passes over its data.
@@ -81,13 +83,17 @@ def _steps(ratio: float, cost: float, native_step: float) -> int | None:
 
 
 def length(baseline: Side, asked: int | None) -> tuple[int, str] | None:
-    """Returns the steps of the training to bill, and why: `asked` for, or the job's own epochs if it ran fewer."""
+    """Returns the steps of the training to bill, and why: `asked` for, or the job's own epochs if it ran fewer.
+
+    None if that is not known, or is no number of steps up to MOST_STEPS: the job printed its epochs.
+    """
     if asked is not None:
         return asked, ASKED
     planned, passed, steps = _planned(baseline.facts.hyperparameters), _passed(baseline), baseline.measured.steps.number
     if not planned or not passed or not steps or passed >= _WHOLE * planned:
         return None
-    return round(steps * planned / passed), EPOCHS
+    wanted = steps * planned / passed
+    return (round(wanted), EPOCHS) if 1 <= wanted <= MOST_STEPS else None
 
 
 def _planned(hyperparameters: Mapping[str, str]) -> float:

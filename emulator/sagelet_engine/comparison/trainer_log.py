@@ -6,7 +6,6 @@ dictionary with `loss` is of training, one with `eval_loss` of evaluation, and o
 """
 
 import ast
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ from sagelet_engine.base.number_text import number_in
 
 #: The most characters of a dictionary. A Trainer's has a few hundred.
 LONGEST = 4096
+#: Between these a number and its opposite count, and 0. A square or a quotient of others may be beyond a double.
+SMALLEST, LARGEST_NUMBER = 1e-30, 1e30
 #: A line without any of these has no such dictionary.
 MARKS = ("loss'", 'loss"', "train_runtime")
 #: Values that repr() prints and that are not literals of Python.
@@ -50,7 +51,7 @@ def parse(lines: Iterable[str]) -> TrainerLog:
 def _numbers(line: str) -> Entry:
     """The numbers of a line's dictionary by name.
 
-    Empty if the line is not a dictionary. NaN and infinity are left out.
+    Empty if the line is not a dictionary. NaN, infinity and what is beyond the bounds are left out.
     """
     begin, end = line.find("{"), line.find("}")
     if end < begin or end - begin > LONGEST:
@@ -73,4 +74,6 @@ def _number(value: object) -> float | None:
         number = number_in(value) if isinstance(value, str) else float(value)
     except OverflowError:
         return None
-    return number if number is not None and math.isfinite(number) else None
+    if number is None or not (number == 0 or SMALLEST <= abs(number) <= LARGEST_NUMBER):
+        return None
+    return number

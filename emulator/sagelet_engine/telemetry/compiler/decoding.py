@@ -15,6 +15,8 @@ MOST_ENTRIES = 512
 MOST_CHARACTERS = 512
 #: The largest number. A double holds it exactly, so that sums stay numbers of JSON.
 LARGEST = 2**53
+#: A smaller number is 0: no clock shows it, and a quotient by it may be beyond a double.
+SMALLEST = 1e-30
 
 
 def decode(kind: type[T], value: object) -> T:
@@ -78,7 +80,7 @@ def _scalar(hint: Any, value: object) -> Any:
         return _printable(value[:MOST_CHARACTERS]) if isinstance(value, str) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return None
-    return hint(min(max(value, 0), LARGEST)) if abs(value) != math.inf else None
+    return hint(min(value, LARGEST) if value >= SMALLEST else 0) if abs(value) != math.inf else None
 
 
 def _printable(text: str) -> str:
