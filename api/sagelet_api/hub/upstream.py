@@ -203,7 +203,10 @@ class _Body:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._response.stream(_PIECE, decode_content=False)
+            # What has come goes on at once. Waiting for a whole piece of a slow host, nobody would notice that the
+            # client has gone, and its turn would be taken for hours.
+            while piece := self._response.read1(_PIECE, decode_content=False):
+                yield piece
         except HTTPError as error:
             raise OSError(f"the answer of the real Hub was cut: {_reason(error)}") from error
         finally:

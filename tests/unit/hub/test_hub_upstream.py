@@ -170,7 +170,7 @@ def test_without_a_network_the_miss_says_what_to_add_and_why(make: Make, monkeyp
 
 
 class Moody:
-    """A host that answers `good`, is silent for `slow`, and breaks off for all else."""
+    """A host that answers `good`, is silent for `slow` and after one byte of `drop`, and breaks off for all else."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -199,6 +199,10 @@ class Moody:
             if b"slow" in asked:
                 self._silent.append(connection)
                 continue
+            if b"drop" in asked:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\na")
+                self._silent.append(connection)
+                continue
             if b"good" in asked:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
             connection.close()
@@ -216,6 +220,18 @@ def test_an_answer_that_is_late_or_cut_is_of_one_file(
         assert error_of(answer) == (504, "")
         assert said in answer.headers["x-error-message"]
         assert ask(endpoint, "api/models/org/good").body == b"{}"
+
+
+def test_what_has_come_of_a_slow_answer_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for more before it writes does not notice that the client has gone, and keeps its turn."""
+    monkeypatch.setattr(module, "READ_S", 1.0)
+    with Moody() as host:
+        upstream = Upstream(host.endpoint)
+        for _ in range(module.OF_A_CLIENT + 1):
+            answer = upstream.ask(module.Question("GET", "/drop", "", {}, None, "http://here", "client"))
+            pieces = iter(answer.body)
+            assert next(pieces) == b"a"
+            answer.body.close()  # type: ignore[attr-defined]
 
 
 class Answers:
