@@ -8,10 +8,10 @@ from sagelet_engine.comparison.comparable import Difference, differences, instan
 from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.losses import LossAgreement, agreement, is_shorter
 from sagelet_engine.comparison.measured import Value, measure
-from sagelet_engine.comparison.one_run import trust
 from sagelet_engine.comparison.result import Comparison, Job, LengthBill, OneRun, Row
 from sagelet_engine.comparison.side import Side
 from sagelet_engine.instances.catalogue import prices_region
+from sagelet_engine.telemetry.compiler.one_run import trust
 
 #: The most jobs of one comparison. A picture cannot show more of them distinctly.
 MOST_JOBS = 8

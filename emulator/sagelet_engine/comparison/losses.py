@@ -73,6 +73,9 @@ def agreement(job: str, label: str, first: Sequence[Curve], second: Sequence[Cur
     is_curve = len(own) > 1 or len(middle) >= _CURVE_POINTS
     similar = DEFAULT * fall if len(own) == 1 else 0.0
     verdict = _verdict(distance, tolerance, slight, fall, similar=similar, is_curve=is_curve)
+    if basis == NOISE and verdict == SIMILAR and distance <= similar:
+        # The narrower bound is the one that the verdict rests on.
+        tolerance, basis = similar, BY_DEFAULT
     return LossAgreement(job, label, len(middle), len(own), fall, distance, tolerance, basis, verdict)
 
 

@@ -10,7 +10,7 @@ Training" ends in three percentages, which it computes like this (n is native, o
     int((n.train_runtime - o.train_runtime) * 100 / n.train_runtime)
     int((n.BillableTimeInSeconds - o.BillableTimeInSeconds) * 100 / n.BillableTimeInSeconds)
 
-They are said only where one run of each job can say it (`one_run.py`).
+They are said only where one run of each job can say it (`telemetry/compiler/one_run.py`).
 
 Its words are for a compiled job that is faster. A slower one gets the same words with "slower" instead of "faster". A
 pair other than a native job and one that XLA compiled gets the jobs' names instead of the product's.

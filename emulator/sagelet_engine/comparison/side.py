@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.measured import Measured
-from sagelet_engine.comparison.one_run import Trust
+from sagelet_engine.telemetry.compiler.one_run import Trust
 
 #: Figures that AWS gives in whole seconds, and how many seconds that hides.
 _WHOLE_SECONDS = {"training_seconds": 0.5, "billable_seconds": 0.5}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sagelet_engine.doctor.sources import Sources
+from sagelet_engine.telemetry.compiler.one_run import trust
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from sagelet_engine.telemetry.near_matches import Unmatched
@@ -144,6 +145,18 @@ class Case:
         if own is None or lead is None or not own.batch_shapes or not lead.batch_shapes:
             return 0.0
         return own.steady_step_seconds if own.batch_shapes[0].shape == lead.batch_shapes[0].shape else 0.0
+
+    @property
+    def one_run_of_each(self) -> str:
+        """Returns what to add to a text that has both jobs' steps. Empty if one run of each says which is faster.
+
+        The proof is the comparison's, so that the doctor says nothing that `sagelet compare` does not.
+        """
+        if self.baseline is None or self.lead is None:
+            return ""
+        runs = (("", self.report), ("", CompilerReport(workers=self.baseline.workers)))
+        told = trust(runs).tells_apart(self.native_step_seconds, self.lead.steady_step_seconds)
+        return "" if told else "; one run of each does not say which is faster"
 
 
 def seconds_per_compile(worker: WorkerReport) -> float:

@@ -248,6 +248,14 @@ def test_the_noise_of_one_curve_is_the_tolerance_where_it_is_more_than_the_defau
     assert found.verdict == "too noisy to say"
 
 
+def test_curves_that_agree_by_the_default_are_not_said_to_agree_by_a_wide_noise() -> None:
+    """The losses of two jobs of the tutorial: their own noise is half of what the loss falls by."""
+    first, second = (1.012, 0.3852, 0.0888, 0.1242, 0.1266), (1.0097, 0.3863, 0.0922, 0.1484, 0.0785)
+    found = compare([native(log=trainer(100, losses=first)), compiled(log=trainer(60, losses=second))])
+    assert (found.losses[0].verdict, found.losses[0].basis) == ("similar", "default")
+    assert "within 0.0923, which is the default" in words(found)["loss"]
+
+
 @pytest.mark.parametrize(("losses", "said"), [((), False), ((4.0,), True)])
 def test_no_loss_or_one(losses: tuple[float, ...], said: bool) -> None:
     found = compare([native(), compiled(log=trainer(60, losses=losses))])

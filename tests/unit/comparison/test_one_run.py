@@ -10,8 +10,8 @@ import pytest
 from sagelet_engine.comparison.comparing import compare
 from sagelet_engine.comparison.decoding import build
 from sagelet_engine.comparison.facts import JobFacts
-from sagelet_engine.comparison.one_run import trust
 from sagelet_engine.comparison.result import Comparison
+from sagelet_engine.telemetry.compiler.one_run import trust
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import StepSeconds
 from sagelet_runtime.reporting.device_clock import ScriptClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagelet_engine.doctor.case import Progress
+from sagelet_engine.doctor.case import Progress, Setup
 from sagelet_engine.doctor.finding import Finding
 from support.doctor_cases import case, found
 
@@ -413,3 +413,15 @@ def test_the_toolkits_second_showing_of_a_traceback_moves_no_place() -> None:
     place = of(shown, script="import os\nf()\ndef f():\n    import it\n")["missing-package"].seen.place
     assert place is not None
     assert place.line == 4
+
+
+def test_an_isolated_job_is_not_sent_to_the_hub() -> None:
+    error = (
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in cache."
+    )
+    failed = Progress("Failed", exit_code=1, last_lines=("Traceback (most recent call last):", error))
+    finding = found(case(setup=Setup(isolated=True), progress=failed))["not-in-the-hub"].seen
+    assert "which a job with EnableNetworkIsolation does not reach" in finding.text
+    assert finding.instead is not None
+    assert "a channel" in finding.instead
+    assert "hub add" not in finding.instead

@@ -14,6 +14,7 @@ from sagelet_engine.telemetry.compiler.worker import (
     Devices,
     Memory,
     Optimizer,
+    StepSeconds,
     WorkerReport,
 )
 from support.doctor_cases import GPU, case, found, native_worker, read, worker
@@ -384,10 +385,11 @@ def test_compiled_steps_that_are_slower_than_native_ones(status: str) -> None:
     native = native_worker(steady_step_seconds=0.079)
     slow = worker(steps=1000, steady_step_seconds=0.1, platform="CPU")
     finding = found(case(slow, native=native, progress=Progress(status)))["slower-than-native"].seen
-    assert (
-        finding.text
-        == "On this CPU, a step compiled by XLA took 100.0 ms, natively 79.0 ms in native: 0.79 of the speed"
+    assert finding.text == (
+        "On this CPU, a step compiled by XLA took 100.0 ms, natively 79.0 ms in native: 0.79 of the speed; one run of "
+        "each does not say which is faster"
     )
+    assert finding.severity is Severity.INFO
     assert finding.cost_seconds == pytest.approx(21)
     for other, against in (
         (slow, native_worker(steady_step_seconds=0.081)),
@@ -396,6 +398,20 @@ def test_compiled_steps_that_are_slower_than_native_ones(status: str) -> None:
         (worker(steps=19, steady_step_seconds=0.1), native),
     ):
         assert "slower-than-native" not in found(case(other, native=against))
+
+
+def test_a_slower_compiled_job_is_a_warning_where_a_comparison_says_it() -> None:
+    def told(step: float) -> Seen:
+        quiet = {"cpu_seconds": 9.0, "cpu_wait_seconds": 0.0, "steps": 100}
+        slow = worker(**quiet, steady_step_seconds=step, step_seconds=StepSeconds(quarters=(step,) * 4, steps=99))
+        native = native_worker(
+            **quiet, steady_step_seconds=0.1, step_seconds=StepSeconds(quarters=(0.1,) * 4, steps=99)
+        )
+        return found(case(slow, native=native))["slower-than-native"].seen
+
+    sure, unsure = told(0.16), told(0.14)
+    assert (sure.severity, "one run" in sure.text) == (Severity.WARNING, False)
+    assert (unsure.severity, "one run" in unsure.text) == (Severity.INFO, True)
 
 
 def test_a_job_that_did_not_complete_is_not_too_short() -> None:

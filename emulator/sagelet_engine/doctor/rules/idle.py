@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
 
-SHARE = Threshold(0.5, "of the training without a line, a step and CPU time", "below, it did something else for longer")
+SHARE = Threshold(
+    0.5,
+    "of the training without a line, a step and CPU time, at its end or until now",
+    "below, it did something else for longer",
+)
 LEAST = Threshold(60.0, "seconds without them", "CPU time is measured once a minute")
 #: The least seconds of a stall.
 STALLED_S = 600

@@ -31,6 +31,10 @@ _ELSE = (
     "A job with a network asks the real Hub by Environment={'HF_ENDPOINT': 'https://huggingface.co'} "
     "(`sagelet docs hub`)."
 )
+_ISOLATED = (
+    "Bring the files in a channel, and give from_pretrained or load_dataset that directory in place of the name; or "
+    "leave EnableNetworkIsolation out (`sagelet docs hub`)."
+)
 _ELSE_OFFLINE = "A server without --offline asks the real Hub (`sagelet docs hub`)."
 
 
@@ -54,8 +58,10 @@ def check(case: Case) -> Iterator[Seen]:
         text = f"sagelet's hub does not have {miss.what}{asked}: {quoted(error)}{case.sources.quoted(place)}"
         yield Seen(Severity.ERROR, text, place, instead=_instead(miss))
     elif _REAL.search(error) and _UNREACHED.search(error):
-        text = f"The script asked the real Hub, and did not reach it: {quoted(error)}{case.sources.quoted(place)}"
-        yield Seen(Severity.ERROR, text, place)
+        isolated = case.setup.isolated and case.processing is None
+        why = "which a job with EnableNetworkIsolation does not reach" if isolated else "and did not reach it"
+        text = f"The script asked the real Hub, {why}: {quoted(error)}{case.sources.quoted(place)}"
+        yield Seen(Severity.ERROR, text, place, instead=_ISOLATED if isolated else None)
 
 
 def _miss(case: Case) -> Miss | None:

@@ -42,8 +42,10 @@ def _verdict(case: Case, worker: WorkerReport, native: float, even: int | None) 
         return f" ({step}). Even if native steps took twice as long, compiling would pay from step {even} on only"
     against = f" ({step}, natively {native * 1000:.1f} ms in {case.baseline.job})"
     if even is None:
-        return f"{against}: the compiled steps are no faster here, so compiling does not pay at any step"
-    return f"{against}: compiling pays from step {even} on"
+        text = f"{against}: the compiled steps are no faster here, so compiling does not pay at any step"
+    else:
+        text = f"{against}: compiling pays from step {even} on"
+    return text + case.one_run_of_each
 
 
 RULE = Rule(

@@ -21,13 +21,17 @@ def check(case: Case) -> Iterator[Seen]:
         f"{where} step compiled by {case.compiler_name} took {step * 1000:.1f} ms, natively {native * 1000:.1f} ms in "
         f"{case.baseline.job}: {native / step:.2g} of the speed"
     )
-    yield Seen(Severity.WARNING, text, None, None, (step - native) * worker.steps)
+    unproven = case.one_run_of_each
+    yield Seen(
+        Severity.INFO if unproven else Severity.WARNING, text + unproven, None, None, (step - native) * worker.steps
+    )
 
 
 RULE = Rule(
     name="slower-than-native",
     why="A compiler does not make every model faster, and on CPUs XLA makes many slower: convolutions, recurrent "
-    "layers, small steps. What a CPU shows says little about a GPU.",
+    "layers, small steps. What a CPU shows says little about a GPU. Runs of equal jobs vary, too: the finding is a "
+    "warning only where `sagelet compare` says by the same two runs that the compiled job is slower.",
     instead="Try the other compiler (SAGELET_COMPILER=inductor or xla in the job's Environment), or train natively. "
     "`sagelet compare NATIVE COMPILED --repeat 3` measures the two in turns.",
     section=Section.PERFORMANCE,
