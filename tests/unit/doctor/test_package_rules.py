@@ -355,13 +355,16 @@ def test_a_data_set_that_the_hub_does_not_have() -> None:
     assert "make-tiny" not in instead(finding)
 
 
-def test_a_miss_because_the_server_is_offline_says_so() -> None:
-    """The text is that of sagelet_api.serve."""
+@pytest.mark.parametrize(
+    "after", ["", "ErrorMessage \"sagelet's hub has no model org/none: add it with `sagelet hub\n"]
+)
+def test_a_miss_because_the_server_is_offline_says_so(after: str) -> None:
+    """The text is that of sagelet_api.serve. The toolkit repeats the error, and cuts it."""
     why = "The real Hub was not asked, because the server runs with --offline"
     miss = MISS.format(what="model org/none", name="org/none").replace("'}\n", f"'}}. {why}\n", 1)
     assert why in miss
     error = "OSError: none is not a valid model identifier listed on 'https://hf.co/models'"
-    finding = of(miss + traceback(error))["not-in-the-hub"]
+    finding = of(miss + traceback(error) + after)["not-in-the-hub"]
     assert "the server runs with --offline, so the real Hub was not asked" in finding.seen.text
     assert "A server without --offline asks the real Hub" in instead(finding)
     assert "HF_ENDPOINT" not in instead(finding)

@@ -73,9 +73,9 @@ def _miss(case: Case) -> Miss | None:
     told = found.groupdict()
     what = f"the {_KINDS[told['kind']]} {told['name']}"
     parts = [f"{part} of " for part in (told.get("file"), told.get("revision")) if part]
-    return Miss(
-        told["kind"], told["name"], "".join(parts) + what, told.get("revision") or "", _OFFLINE.search(line) is not None
-    )
+    # The last line may be the toolkit's, which repeats the error and cuts it.
+    offline = last_match(case, (_OFFLINE.pattern,)) is not None
+    return Miss(told["kind"], told["name"], "".join(parts) + what, told.get("revision") or "", offline)
 
 
 def _instead(miss: Miss) -> str:
