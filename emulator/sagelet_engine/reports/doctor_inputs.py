@@ -25,7 +25,7 @@ from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
-from sagelet_engine.telemetry.near_matches import Unmatched, unmatched
+from sagelet_engine.telemetry.near_matches import Budget, Unmatched, unmatched
 
 #: Number of a host's last lines that may say why it failed.
 LAST_LINES = 300
@@ -123,7 +123,8 @@ class DoctorInputs:
         streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
         total = sum(stream.events for stream in streams if stream.job_id == job.id)
         lines, _ = last_lines(self.store, job, job.hosts[0], NEAR_LINES)
-        yield from (unmatched(one.name, one.regex, total, lines) for one in missing)
+        budget = Budget()
+        yield from (unmatched(one.name, one.regex, total, lines, budget) for one in missing)
 
     def _baseline(self, job: TrainingJob, setup: Setup, sources: Sources) -> Baseline | None:
         """Returns the newest completed native job with the same scripts and hyperparameters, except for `_VARIED`."""
