@@ -110,3 +110,36 @@ def test_what_was_replayed_and_what_was_not(outcomes: tuple[Outcomes, Outcomes])
         assert counts["traced"] == TRACED.get(name, {}), name
     found = {name: replayed[name][1] for name in REPLAYED}
     assert {name: (one["steps"], one["clips"], one["programs"]) for name, one in found.items()} == REPLAYED
+
+
+@pytest.fixture(scope="module")
+def ended() -> dict[str, dict[str, Any]]:
+    cases: dict[str, dict[str, Any]] = run("replay_ended.py", XLA_COMPILATION_CACHE_SIZE="4")
+    return cases
+
+
+#: The case, the calls that were replayed before (steps and clips), and what the report says of the others.
+UNUSABLE = {
+    "dropped": (3, 3, "torch_xla dropped the program from its cache"),
+    "no placeholders": (0, 0, "this torch_xla lacks torch_xla.core.xla_builder.create_placeholder_tensor"),
+    "other arguments": (0, 0, "torch_xla's functions are not those that sagelet knows: TypeError: "),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_training_goes_on_without_replay_if_torch_xla_cannot(ended: dict[str, dict[str, Any]], name: str) -> None:
+    steps, clips, reason = UNUSABLE[name]
+    case, figures = ended[name], ended[name]["figures"]
+    assert case["error"] == ""
+    assert case["numbers"] == pytest.approx(ended["lazy"]["numbers"], rel=1e-5, abs=1e-6)
+    assert (figures.get("steps"), figures.get("clips")) == (steps, clips)
+    traced = {text.partition(": ")[0]: count for text, count in figures["traced"].items()}
+    assert traced == {"Adam": 6 - steps, "clip_grad_norm_": 6 - clips}
+    assert all(reason in text for text in figures["traced"])
+
+
+def test_an_error_of_the_scripts_work_is_raised_and_nothing_is_written(ended: dict[str, dict[str, Any]]) -> None:
+    case = ended["failed work"]
+    assert case["error"] == "RuntimeError: the script's own computation failed"
+    assert case["figures"].get("traced", {}) == {}
+    assert case["numbers"] == ended["untrained"]["numbers"]

@@ -6,7 +6,10 @@ the device holds the new values beside the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
@@ -18,10 +21,37 @@ MOST_PROGRAMS = 64
 MOST_REASONS = 16
 #: Characters of a reason that are kept.
 SHOWN = 200
+#: What programs need, by module. torch_xla 2.1 lacks some of it, and no version promises torch_xla's part.
+NEEDED = {
+    # Where torch has get_autocast_dtype, is_autocast_enabled takes a device.
+    "torch": ("get_autocast_dtype",),
+    "torch.compiler": ("is_compiling",),
+    "torch_xla.runtime": ("is_spmd",),
+    "torch_xla.core.xla_builder": ("create_placeholder_tensor",),
+    "torch_xla.utils.buffer_donor_context": ("alias_with_buffer_donor_config",),
+}
+NATIVE = (
+    "_check_tensor_need_materialization",
+    "_get_graph_hash",
+    "_get_seed_info_id",
+    "_get_tensors_xla_device_data_node",
+    "_run_cached_graph",
+    "_xla_get_tensor_id",
+    "_xla_sync_live_tensors",
+    "_xla_warm_up_cache",
+)
+#: What torch_xla's error says, if its cache has the program no more. It then has run nothing.
+DROPPED = "Failed to get computation by hash"
+#: What Python raises if a function is not there or takes other arguments. No failed computation raises these.
+OTHER_API = (AttributeError, ImportError, TypeError)
 
 
 class NotReplayed(Exception):
     """This call is traced as torch_xla does it. The message says why, for the report."""
+
+
+class NoLonger(NotReplayed):
+    """This call and all later ones are traced, because torch_xla does not run programs as it should."""
 
 
 class Program:
@@ -55,13 +85,21 @@ class Program:
             native._xla_warm_up_cache(results, [])
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        """Returns the results as new tensors. Call `run_pending` before: torch_xla refuses pending arguments."""
+        """Returns the results as new tensors. Call `run_pending` before: torch_xla refuses pending arguments.
+
+        Raises NoLonger if torch_xla has no such program. Other errors are those of computations, maybe of the script's.
+        """
         import torch_xla
 
         inputs = [
             constant if place is None else arguments[place] for place, constant in zip(self._places, self._constants)
         ]
-        results: list[Any] = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
+        try:
+            results: list[Any] = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
+        except RuntimeError as error:
+            if DROPPED not in str(error):
+                raise
+            raise NoLonger("torch_xla dropped the program from its cache") from error
         return results
 
 
@@ -73,24 +111,48 @@ class Replays:
         #: Calls by kind: `steps` and `clips`.
         self._replayed: dict[str, int] = {}
         self._traced: dict[str, int] = {}
+        #: Why nothing is replayed any more. Empty while it is.
+        self.ended = ""
 
     def run(
         self, kind: str, key: Hashable, function: Callable[[list[Any]], Sequence[Any]], arguments: Sequence[Any]
     ) -> list[Any]:
         """Returns the results of `function` for these arguments. `key`: all that the program depends on.
 
-        Traces it at the first call with the key. Raises NotReplayed if the limit of programs is reached.
+        Traces it at the first call with the key. Raises NotReplayed if the limit of programs is reached, and NoLonger
+        if torch_xla does not run programs as it should. The arguments are then unchanged.
         """
-        program = self._programs.get((kind, key))
+        with self._ends_if_unusable():
+            program = self._program((kind, key), function, arguments)
+        # Outside: its errors are those of the script's work.
+        run_pending(arguments)
+        with self._ends_if_unusable():
+            results = program.run(arguments)
+        self._replayed[kind] = self._replayed.get(kind, 0) + 1
+        return results
+
+    @contextlib.contextmanager
+    def _ends_if_unusable(self) -> Iterator[None]:
+        """Ends replaying in this process if torch_xla has other functions than sagelet knows, or dropped a program."""
+        try:
+            yield
+        except OTHER_API as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.ended = f"torch_xla's functions are not those that sagelet knows: {what}"
+            raise NoLonger(self.ended) from error
+        except NoLonger as reason:
+            self.ended = str(reason)
+            raise
+
+    def _program(
+        self, key: Hashable, function: Callable[[list[Any]], Sequence[Any]], arguments: Sequence[Any]
+    ) -> Program:
+        program = self._programs.get(key)
         if program is None:
             if len(self._programs) >= MOST_PROGRAMS:
                 raise NotReplayed(f"there are {MOST_PROGRAMS} different programs already")
-            program = Program(function, arguments)
-            self._programs[kind, key] = program
-        run_pending(arguments)
-        results = program.run(arguments)
-        self._replayed[kind] = self._replayed.get(kind, 0) + 1
-        return results
+            program = self._programs[key] = Program(function, arguments)
+        return program
 
     def traced(self, what: str, why: NotReplayed) -> None:
         """Counts a call that was traced, and says each reason once."""
@@ -157,9 +219,31 @@ def signature(*lists: Sequence[Any]) -> tuple[Any, ...]:
     return dtype, shapes
 
 
+@functools.cache
+def lacking() -> str:
+    """Returns which of the functions that programs need are not in this torch and torch_xla. Empty if none."""
+    import torch_xla
+
+    names = [f"_XLAC.{name}" for name in NATIVE if not hasattr(torch_xla._XLAC, name)]
+    for module, needed in NEEDED.items():
+        try:
+            there: Any = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if not module.startswith(str(error.name)):
+                raise
+            there = None
+        names += [f"{module}.{name}" for name in needed if not hasattr(there, name)]
+    return ", ".join(names)
+
+
 def check_surroundings() -> None:
-    """Raises NotReplayed where an operation may do something else than it does alone."""
+    """Raises NotReplayed if nothing can be replayed, or where an operation may do something else than it does alone."""
     import torch
+
+    if replays.ended:
+        raise NotReplayed(replays.ended)
+    if names := lacking():
+        raise NotReplayed(f"this torch_xla lacks {names}")
     import torch_xla.runtime as xr
 
     if torch.is_autocast_enabled("xla"):
@@ -174,4 +258,7 @@ def can_replay(parameters: Sequence[Any]) -> bool:
     """True for XLA tensors outside of torch.compile. The first tells for all, `signature` looks at each."""
     import torch
 
-    return bool(parameters) and parameters[0].device.type == "xla" and not torch.compiler.is_compiling()
+    if not parameters or parameters[0].device.type != "xla":
+        return False
+    # An old torch lacks this. `check_surroundings` says so.
+    return not (hasattr(torch.compiler, "is_compiling") and torch.compiler.is_compiling())
