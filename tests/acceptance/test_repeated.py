@@ -54,7 +54,7 @@ def test_a_verdict_on_two_jobs(jobs: Jobs) -> None:
     answer = json.loads(done.stdout)
     verdict = {figure["key"]: figure["verdict"] for figure in answer["verdict"]["figures"]}
     assert verdict["runtime"] == "better"
-    assert verdict["throughput"] == "better"
+    assert verdict["script_throughput"] == "better"
     assert answer["verdict"]["losses"]["distance"] == 0
     assert len(answer["verdict"]["load"]) == 6
     names = [job["name"] for pair in answer["pairs"] for job in pair["jobs"]]
