@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from sagelet_api.control.calls import no_such_job, place_asked_for
 from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.base.number_text import whole_number_in
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
 from sagelet_engine.comparison.payback import MOST_STEPS
@@ -54,8 +55,8 @@ def steps_asked_for() -> int | None:
     text = request.args.get("steps", "").strip()
     if not text:
         return None
-    steps = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_STEPS)) else 0
-    if not 1 <= steps <= MOST_STEPS:
+    steps = whole_number_in(text)
+    if steps is None or not 1 <= steps <= MOST_STEPS:
         raise BadRequest(f"steps: a number of steps, from 1 to {MOST_STEPS:,}")
     return steps
 

@@ -1,4 +1,4 @@
-"""A job that printed nothing and used no CPU for most of its time."""
+"""A job that printed nothing and used no CPU from some moment until its end, or until now, for most of its time."""
 
 from collections.abc import Iterator
 
