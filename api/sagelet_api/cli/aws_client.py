@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.protocol.members import Output
@@ -15,6 +16,7 @@ from sagelet_engine.base.keys import FILE as KEY_FILE
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
+T = TypeVar("T")
 #: Tries of a throttled call (`sagelet throttle`), and seconds between them.
 _TRIES, _PAUSE = 5, 0.5
 #: AWS's codes for a signature by a key that the service does not have, in S3 and in the others.
@@ -33,21 +35,41 @@ class Aws:
 
     def call(self, service: str, operation: str, **parameters: Any) -> Output:
         """Returns the answer without its metadata. Raises ServerRefused with AWS's code, NoServer."""
+        answer: Output = self._tried(lambda: getattr(self._client(service), operation)(**parameters))
+        answer.pop("ResponseMetadata", None)
+        return answer
+
+    def upload(self, bucket: str, key: str, file: Path, seen: Callable[[int], None]) -> None:
+        """Puts a file into S3, a large one in parts. `seen` is called, by any thread, with the count of bytes that went
+        out since its last call. Raises OSError for the file, ServerRefused, NoServer.
+        """
+        from s3transfer.manager import TransferManager
+        from s3transfer.subscribers import BaseSubscriber
+
+        class Seen(BaseSubscriber):  # type: ignore[misc]
+            def on_progress(self, bytes_transferred: int, **_: Any) -> None:
+                seen(bytes_transferred)
+
+        def put() -> None:
+            with TransferManager(self._client("s3")) as manager:
+                manager.upload(str(file), bucket, key, subscribers=[Seen()]).result()
+
+        self._tried(put)
+
+    def _tried(self, action: Callable[[], T]) -> T:
+        """Does it again if the server throttles it. Raises ServerRefused, NoServer."""
         from botocore.exceptions import BotoCoreError, ClientError, SSLError
 
         for left in reversed(range(_TRIES)):
             try:
-                answer: Output = getattr(self._client(service), operation)(**parameters)
+                return action()
             except ClientError as error:
                 code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
                 if code != "ThrottlingException" or not left:
                     raise ServerRefused(f"{code}: {message}{_remedy(code)}", code) from error
                 time.sleep(_PAUSE)
-                continue
             except BotoCoreError as error:
                 raise unreachable(self._server, error, untrusted=isinstance(error, SSLError)) from error
-            answer.pop("ResponseMetadata", None)
-            return answer
         raise AssertionError("the last try returns or raises")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[Output]:

@@ -1,10 +1,19 @@
-"""Shows a build: its steps with their seconds and bytes, and what runs now below them on a terminal."""
+"""Shows long work: a build's steps with their seconds and bytes, and an upload's bytes."""
 
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from sagelet_api.cli.output import console as own_console
 from sagelet_api.cli.text import size
@@ -12,6 +21,8 @@ from sagelet_engine.images.output import BuildEvent, EventKind
 
 #: Characters of a step's text beside the bar.
 WIDTH = 60
+#: Bytes of an upload that is said first where no terminal shows it.
+SAID_FIRST = 100_000_000
 
 
 class BuildProgress:
@@ -66,3 +77,39 @@ def _took(event: BuildEvent) -> str:
     """`12.3 s, 1.2 GB`; `there already, 1.2 GB`."""
     took = "there already" if event.seconds is None else f"{event.seconds:.1f} s"
     return took if event.size is None else f"{took}, {size(event.size)}"
+
+
+class UploadProgress:
+    """Draws a bar of an upload's bytes on a terminal. Otherwise says a large upload first, in one line."""
+
+    def __init__(self, files: int, total: int, console: Console | None = None) -> None:
+        """`total`: bytes of all files."""
+        self._console = console or own_console(stderr=True)
+        self._text = f"uploading {files} file{'' if files == 1 else 's'}, {size(total)}"
+        self._total = total
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task(self._text, total=total)
+
+    def __enter__(self) -> "UploadProgress":
+        if not self._console.is_terminal and self._total >= SAID_FIRST:
+            self._console.print(self._text, highlight=False, markup=False)
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def seen(self, count: int) -> None:
+        """Takes the count of bytes that went out since the last call, of any thread."""
+        self._progress.advance(self._task, count)

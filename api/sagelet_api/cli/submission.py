@@ -14,6 +14,7 @@ from typing import Any
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.progress import UploadProgress
 from sagelet_api.servers.server import Server
 from sagelet_api.services.iam import execution_role
 from sagelet_engine.base.errors import SageletError
@@ -96,13 +97,13 @@ def upload_input(aws: Aws, bucket: str, prefix: str, source: Path) -> str:
     files = [source] if source.is_file() else sorted(_files(source))
     if not files:
         raise BadSource(f"{source} has no files" if source.is_dir() else f"{source}: no such file or directory")
-    for file in files:
-        name = file.name if file is source else file.relative_to(source).as_posix()
-        try:
-            with file.open("rb") as content:
-                aws.call("s3", "put_object", Bucket=bucket, Key=f"{prefix}/{name}", Body=content)
-        except OSError as error:
-            raise BadSource(f"{file}: {error.strerror}") from error
+    try:
+        with UploadProgress(len(files), sum(file.stat().st_size for file in files)) as progress:
+            for file in files:
+                name = file.name if file is source else file.relative_to(source).as_posix()
+                aws.upload(bucket, f"{prefix}/{name}", file, progress.seen)
+    except OSError as error:
+        raise BadSource(f"{error.filename or source}: {error.strerror}") from error
     return f"s3://{bucket}/{prefix}"
 
 

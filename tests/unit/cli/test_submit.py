@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 
+from sagelet_api.cli import progress
 from sagelet_api.cli.documents import BadDocument, read_document, request_from
 from sagelet_api.cli.submission import COMPILED_IMAGE, NATIVE_IMAGE, new_name
 from support.api_world import ACCOUNT, REGION, ApiWorld
@@ -192,6 +194,30 @@ def test_a_source_directory_an_input_and_the_compiler(world: ApiWorld, sagelet: 
     assert uris == [f"s3://{BUCKET}/whole/input/train", f"s3://{BUCKET}/whole/input/one", "s3://elsewhere/x"]
     listed = world.client("s3").list_objects_v2(Bucket=BUCKET, Prefix="whole/input/")["Contents"]
     assert [one["Key"].partition("input/")[2] for one in listed] == ["one/b.txt", "train/b.txt", "train/deep/a.txt"]
+
+
+def test_a_large_file_goes_in_parts_and_its_size_is_said_first(
+    world: ApiWorld, sagelet: Sagelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SAID_FIRST", 20_000_000)
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(20_000_000)
+    # The jobs of this world have other objects than its S3.
+    world.objects.put(BUCKET, "big/input/train/data", b"1")
+    done = sagelet("submit", str(written(tmp_path, "train.py", "")), "--name", "big", "--input", f"train={large}")
+    assert done.exit_code == 0, done.output
+    assert "uploading 1 file, 20.0 MB" in done.stderr
+    head = world.client("s3").head_object(Bucket=BUCKET, Key="big/input/train/large")
+    assert (head["ContentLength"], head["ETag"].strip('"').partition("-")[2]) == (20_000_000, "3")
+
+
+def test_an_upload_on_a_terminal_shows_its_bytes() -> None:
+    out = io.StringIO()
+    with progress.UploadProgress(2, 2_000_000, Console(file=out, width=120, force_terminal=True)) as shown:
+        shown.seen(1_500_000)
+    assert "uploading 2 files, 2.0 MB" in out.getvalue()
+    assert "1.5/2.0 MB" in out.getvalue()
 
 
 @pytest.mark.parametrize(
