@@ -20,12 +20,13 @@ def activate() -> None:
     """Installs the hooks of a compiled job in this process."""
     from sagelet_runtime.gpu import missing_gpu
     from sagelet_runtime.hugging_face import alone, half, loading, refused
-    from sagelet_runtime.torch_xla import saving, shuffling
+    from sagelet_runtime.torch_xla import first_backward, saving, shuffling
 
     deferrals.activate()
     debugging.name_files(os.environ)
     if is_on_xla(os.environ):
         after(saving.TRAINER, saving.install_trainer)
+        after(first_backward.MODULE, first_backward.install)
         if tracing.is_chosen(os.environ):
             tracing.activate()
         else:
