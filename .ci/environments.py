@@ -27,6 +27,7 @@ from installing.progress import Progress, Step  # noqa: E402
 from installing.tool import InstallFailed, choose  # noqa: E402
 
 TORCH_INSTALLER = ROOT / "images/training/install_torch.py"
+RUNTIME = ROOT / "images/runtime"
 SAGELET = f"{ROOT}[xla,dev]"
 #: What install_torch.py installs while the others come: uv leaves out a requirement whose marker is never true.
 NO_TORCH = "".join(f"{name}; python_version < '3'\n" for name in ("torch", "torch_xla"))
@@ -53,7 +54,7 @@ class Environment:
 #: transformers 4.17 comes without its tokenizers, which have no wheel for this Python; nothing here needs them.
 ENVIRONMENTS: Mapping[str, Environment] = {
     ".venv": Environment(
-        "sagelet, torch without CUDA and the tools: 2.0 GB, of which 400 MB are downloaded (SAGELET_TORCH_BUILD=cuda: "
+        "sagelet, torch without CUDA and the tools: 2.1 GB, of which 400 MB are downloaded (SAGELET_TORCH_BUILD=cuda: "
         "7.9 GB); a minute or two"
     ),
     ".venv-sdk": Environment(
@@ -164,6 +165,7 @@ class Setup:
 
     def _install_torch(self) -> None:
         self._run([self.python, str(TORCH_INSTALLER)])
+        self._run(["env", f"PYTHONPATH={RUNTIME}", self.python, "-m", "sagelet_runtime.inductor.prepared"])
 
     def _install_others(self) -> None:
         overrides = self.directory / "without-torch.txt"

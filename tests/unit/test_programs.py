@@ -95,7 +95,6 @@ def test_texts_name_only_programs_that_are_known() -> None:
 #: Programs of which texts only speak.
 TALKED_ABOUT = {
     ("unit/runtime/test_runtime_driver_install.py", "pip3"),
-    ("unit/runtime/test_runtime_inductor.py", "openssl"),
 }
 
 

@@ -11,6 +11,9 @@ from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import TorchBuild
 
 INSTALLER = "training/install_torch.py"
+#: The container's package, a directory of the build context.
+RUNTIME = "runtime"
+PREPARED = "sagelet_runtime.inductor.prepared"
 EXTRA = "xla"
 
 #: Runs a command whose output the user sees, and returns its exit status.
@@ -29,8 +32,10 @@ def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
     others = requirements_of_the_extra()
     versions = {name: take(others, name) for name in ("torch", "torch_xla")}
     options = [word for name, version in versions.items() for word in (f"--{name.replace('_', '-')}", version)]
-    installer = str(find_root() / INSTALLER)
+    root = find_root()
+    installer = str(root / INSTALLER)
     _run(run, "torch and what jobs need", [sys.executable, installer, "--build", build.value, *options, *others])
+    _run(run, "Inductor's header", ["env", f"PYTHONPATH={root / RUNTIME}", sys.executable, "-m", PREPARED])
 
 
 def requirements_of_the_extra() -> list[str]:

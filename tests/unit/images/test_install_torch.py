@@ -33,7 +33,7 @@ from installing.tool import InstallFailed
 from sagelet_api.cli.main import main
 from sagelet_engine.images import bundle
 from sagelet_engine.images.context import DOCKERFILE, find_root
-from sagelet_engine.images.own_torch import TorchNotInstalled, install_own_torch, requirements_of_the_extra
+from sagelet_engine.images.own_torch import PREPARED, TorchNotInstalled, install_own_torch, requirements_of_the_extra
 from sagelet_engine.images.variants import TorchBuild
 from support.small_torch import torch_wheel
 from torch_without_cuda.wheel import revision, without_cuda
@@ -394,6 +394,7 @@ def test_sagelet_s_own_environment_gets_the_whole_extra() -> None:
     options = ["--build", "auto", "--torch", "2.9.0", "--torch-xla", "2.9.0"]
     assert commands == [
         [sys.executable, installer, *options, "transformers<5,>=4.57"],
+        ["env", f"PYTHONPATH={find_root() / 'runtime'}", sys.executable, "-m", PREPARED],
     ]
     assert requirements_of_the_extra() == EXTRA
 

@@ -13,7 +13,7 @@ from sagelet_engine.data import compilation
 from sagelet_runtime.dynamo import faults, modules
 from sagelet_runtime.dynamo.compilations import Compilations
 from sagelet_runtime.hugging_face import inductor as trainer
-from sagelet_runtime.inductor import cache, choice, vector_units
+from sagelet_runtime.inductor import cache, choice, prepared, vector_units
 
 
 def test_server_and_container_mean_the_same() -> None:
@@ -122,6 +122,57 @@ def test_a_disk_that_takes_no_file_is_no_fault(
     """A directory of another user is such a one, too: it cannot even be looked at."""
     (tmp_path / "file").touch()
     assert vector_units_of(tmp_path / name, True).check_build("code") is True
+
+
+@pytest.fixture
+def headers_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleNamespace]:
+    """Returns torch's module as a job has it, whose C++ compiler has this version."""
+    monkeypatch.setattr(prepared, "directory", lambda: tmp_path / "prepared")
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "job"))
+    monkeypatch.setattr(cache.shutil, "which", lambda _name: "/usr/bin/openssl")
+
+    def made(compiler: str) -> SimpleNamespace:
+        module = SimpleNamespace(
+            _HEADER_DIR="/tmp/all",
+            _HEADER_LOCK_DIR="/tmp/all",
+            _precompile_header=lambda *_, **__: "the job's own",
+            CppTorchDeviceOptions=lambda **_: SimpleNamespace(get_compiler=lambda: "g++"),
+            get_compiler_version_info=lambda _compiler: compiler,
+        )
+        prepared.install_headers(module)
+        return module
+
+    return made
+
+
+def test_a_prepared_header_is_taken_only_if_all_is_the_same(
+    tmp_path: Path, headers_of: Callable[..., SimpleNamespace]
+) -> None:
+    options = {"vec_isa": "avx2", "device_type": "cpu"}
+    file = tmp_path / "prepared/headers" / prepared.header_name("h", "g++ -O3", options, "12")
+    file.parent.mkdir(parents=True)
+    file.write_text("#include <h>")
+    assert headers_of("12")._precompile_header("h", "g++ -O3", **options) == "the job's own", "it is not compiled"
+    Path(f"{file}.gch").write_text("")
+    assert headers_of("12")._precompile_header("h", "g++ -O3", **options) == str(file)
+    assert headers_of("13")._precompile_header("h", "g++ -O3", **options) == "the job's own"
+    assert headers_of("12")._precompile_header("h", "g++ -O2", **options) == "the job's own"
+    assert headers_of("12")._precompile_header("h", "g++ -O3", **options, extra_flags=("-g",)) == "the job's own"
+
+
+def test_a_prepared_trial_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def passes(directory: Path, *results: bool) -> bool:
+        monkeypatch.setenv(cache.DIRECTORY, str(directory))
+        module = SimpleNamespace(
+            VecISA=type("VecISA", (VecISA,), {"check_build": VecISA.check_build}),
+            _get_isa_dry_compile_fingerprint=lambda flags: flags,
+        )
+        prepared.install_trials(module)
+        return bool(module.VecISA(*results).check_build("code"))
+
+    monkeypatch.setattr(prepared, "directory", lambda: tmp_path / "prepared")
+    assert passes(tmp_path / "prepared", True)
+    assert passes(tmp_path / "job")
 
 
 def test_the_report_says_what_the_cache_did() -> None:

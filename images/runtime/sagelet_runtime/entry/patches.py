@@ -76,14 +76,14 @@ def activate_inductor() -> None:
     """Installs the hooks of a job that Inductor compiles. They are those of a native job, and these."""
     from sagelet_runtime.dynamo import faults, modules
     from sagelet_runtime.hugging_face import inductor as trainer
-    from sagelet_runtime.inductor import cache, graphs, optimizers, vector_units
+    from sagelet_runtime.inductor import cache, graphs, optimizers, prepared, vector_units
 
     after("torch", modules.install)
     after(optimizers.MODULE, optimizers.install)
     after(faults.MODULE, faults.install)
     after(graphs.MODULE, graphs.install)
-    after(cache.MODULE, cache.install)
-    after(vector_units.MODULE, vector_units.install)
+    after(cache.MODULE, prepared.install_headers)
+    after(vector_units.MODULE, prepared.install_trials)
     after(trainer.MODULE, trainer.install)
 
 
