@@ -2,7 +2,7 @@
 
 Each program includes one large C++ header. Compiled, that header costs 13 seconds of CPU and 120 MB once; not
 compiled, it costs each program four seconds more. The trials of vector instructions cost some seconds each. Torch
-keeps neither for other jobs in a place that only they can read. `sagelet install-torch` and `sagelet image build` run
+would keep both where any job can write. `sagelet install-torch` and `sagelet image build` run
 `python -m sagelet_runtime.inductor.prepared`, which puts both beside torch, and no job writes there.
 """
 
@@ -41,7 +41,7 @@ def directory() -> Path | None:
 
 
 def header_name(header: str, command_line: str, options: Mapping[str, Any], compiler: str) -> str:
-    """Returns the name of a header's file. It depends on all that decides whether g++ can use it."""
+    """Returns the name of a header's file, which depends on all that decides whether g++ can use it."""
     facts = [header, command_line, compiler, *(f"{name}={value}" for name, value in sorted(options.items()))]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest() + ".h"
 
@@ -130,7 +130,7 @@ def unfit() -> str:
 
 
 def main() -> int:
-    """Prepares what is not there yet, and says what it did. Returns 0 where it cannot: a job then does it for itself."""
+    """Prepares what is not there yet, and says what it did. Where it cannot, a job does it for itself."""
     target = directory()
     if why := unfit():
         print(f"Inductor's first job will compile its own header: {why}")
