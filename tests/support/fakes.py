@@ -176,10 +176,12 @@ class FakeHost:
     usage: Usage | None = None
     changed: "queue.SimpleQueue[None]" = field(default_factory=queue.SimpleQueue)
 
-    def say(self, *texts: str) -> None:
+    def say(self, *texts: str, at_ms: int | None = None) -> None:
+        """Prints lines at a time, or each 1 ms after the one before it."""
         for text in texts:
             number = len(self.printed)
-            self.printed.append(Line(self.handle.started_ms + number, text, str(number)))
+            time_ms = self.handle.started_ms + number if at_ms is None else at_ms
+            self.printed.append(Line(time_ms, text, str(number)))
 
     def save_model(self) -> None:
         """Leaves a model, so that the doctor has nothing to say of a job that completes."""

@@ -47,6 +47,26 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """Where a process that used no CPU was."""
+
+    #: None of a process that does not train.
+    rank: int | None = None
+    #: Its calls, the innermost first. Empty if nobody knows.
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The longest time of the training in which no host printed a line, ended a step or used a CPU."""
+
+    seconds: float = 0.0
+    #: From the start of the training to its own.
+    after_seconds: float = 0.0
+    waiting: Waiting = Waiting()
+
+
+@dataclass(frozen=True)
 class Progress:
     """How far a job is; times in seconds."""
 
@@ -74,9 +94,10 @@ class Progress:
     not_finite: Sequence[tuple[str, str, bool]] = ()
     #: Metric definitions that no line has matched. Only of a job that has ended.
     unmatched: Sequence[Unmatched] = ()
-    #: Seconds of the training, and at its end or now: without a line of any host, and of these without CPU time.
     training_seconds: float = 0.0
-    idle_seconds: float = 0.0
+    idle: Idle = Idle()
+    #: What a process has been waiting in since the last sign of the job.
+    waiting: Waiting = Waiting()
 
     @property
     def failed(self) -> bool:

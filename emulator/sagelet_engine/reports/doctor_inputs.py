@@ -2,18 +2,18 @@
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from sagelet_engine.base import nofollow
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.compilation import chosen_compiler
 from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
+from sagelet_engine.doctor.case import Baseline, Case, Idle, Progress, Setup, Waiting
 from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.reading import SOURCES, read_sources
 from sagelet_engine.doctor.sources import Sources
@@ -22,15 +22,15 @@ from sagelet_engine.model.job import Job, JobStatus, SecondaryStatus, StopCause,
 from sagelet_engine.model.listing import JobQuery
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob, as_training
-from sagelet_engine.reports import compile_reports
+from sagelet_engine.reports import compile_reports, idle_time
+from sagelet_engine.reports.idle_time import Window
 from sagelet_engine.store.jobs import Store
+from sagelet_engine.telemetry.compiler.reading import idle_notes_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 from sagelet_engine.telemetry.near_matches import Budget, Unmatched, unmatched
 
 #: Number of a host's last lines that may say why it failed.
 LAST_LINES = 300
-#: CPUUtilization of a host below which nothing works there: 100 is one core.
-IDLE_PERCENT = 5.0
 #: Number of its last lines that metric definitions without a value are compared with.
 NEAR_LINES = 1_000
 #: Number of newest jobs that are searched for a native one.
@@ -47,6 +47,14 @@ class End:
 
     verdict: Verdict
     hosts: Mapping[str, Observation]
+
+
+class _Idling(TypedDict, total=False):
+    """Members of Progress."""
+
+    training_seconds: float
+    idle: Idle
+    waiting: Waiting
 
 
 @dataclass(frozen=True)
@@ -76,10 +84,10 @@ class DoctorInputs:
         directories = JobDirectories.of(self.data, job)
         first = verdict.first_failed(hosts, {host: end_notes(directories.host(host).failure_file) for host in hosts})
         lines, last_ms = last_lines(self.store, job, first or job.hosts[0])
-        trained, idle = self._idle(job, _last_sign(report, last_ms), now_ms)
+        idling = self._idle(job, report, _last_sign(report, last_ms), now_ms)
         if end is None and job.secondary is SecondaryStatus.TRAINING:
             under_way = _under_way(report, now_ms, lines, last_ms)
-            return replace(under_way, not_finite=odd, training_seconds=trained, idle_seconds=idle)
+            return replace(under_way, not_finite=odd, **idling)
         return Progress(
             (end.verdict.status if end else job.status).value,
             out_of_memory=any(host.out_of_memory for host in hosts.values()),
@@ -91,27 +99,24 @@ class DoctorInputs:
             saved=any(_has_entries(directories.host(host).model) for host in job.hosts) if end else None,
             not_finite=odd,
             unmatched=tuple(self._unmatched(job, {one.name for one in odd})),
-            training_seconds=trained,
-            idle_seconds=idle,
+            **idling,
         )
 
-    def _idle(self, job: TrainingJob, last_ms: int, now_ms: int) -> tuple[float, float]:
-        """Returns the seconds of this attempt's training, and those after `last_ms` without CPU time on any host."""
+    def _training(self, job: TrainingJob, now_ms: int) -> Window | None:
+        """Returns this attempt's training so far. None if it has not begun."""
         status = next((one for one in reversed(job.transitions) if one.status is SecondaryStatus.TRAINING), None)
-        if status is None:
-            return 0.0, 0.0
-        began, ended = status.start_ms, status.end_ms or now_ms
-        looks: dict[str, int] = {}
-        idle: Counter[str] = Counter()
-        for point in self.store.points.of_hosts(job.id):
-            before = looks.get(point.host, began)
-            if point.name != "CPUUtilization" or point.time_ms <= began:
-                continue
-            looks[point.host] = point.time_ms
-            if before >= last_ms and point.value < IDLE_PERCENT:
-                idle[point.host] += point.time_ms - before
-        least = min((idle[host] for host in job.hosts), default=0)
-        return max(0, ended - began) / 1000, least / 1000
+        return None if status is None else Window(status.start_ms, status.end_ms or now_ms)
+
+    def _idle(self, job: TrainingJob, report: CompilerReport, last_ms: int, now_ms: int) -> _Idling:
+        training, directories = self._training(job, now_ms), JobDirectories.of(self.data, job)
+        if training is None:
+            return _Idling()
+        notes = [note for host in job.hosts for note in idle_notes_of(directories.host(host).opt_ml, host)]
+        return _Idling(
+            training_seconds=max(0, training.ms) / 1000,
+            idle=idle_time.longest(self.store, job, training, report.workers, notes),
+            waiting=idle_time.waiting(notes, Window(last_ms, now_ms)),
+        )
 
     def _unmatched(self, job: TrainingJob, odd: AbstractSet[str]) -> Iterator[Unmatched]:
         """Yields the metric definitions without a value. `odd`: those with values that are not finite."""

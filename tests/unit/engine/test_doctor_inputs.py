@@ -329,21 +329,117 @@ def test_metric_definitions_without_a_value_are_named_once_the_job_has_ended(wor
     )
 
 
-@pytest.mark.parametrize(("cpu", "hangs"), [(1.0, True), (80.0, False)])
-def test_a_job_that_neither_printed_nor_computed_is_named(world: World, cpu: float, hangs: bool) -> None:
-    job = make(world, "one", COMPILED)
-    world.host("one").say("begin")
-    taken_in(world, "begin")
+NOTE = {"pid": 7, "trains": True, "stack": ["lock.py:3 in wait", "train.py:7 in main"]}
+CALLS = "lock.py:3 in wait, called by train.py:7 in main"
+
+
+def minutes(world: World, job: TrainingJob, *cpu: float, host: str = "algo-1") -> int:
+    """Measures a host for some minutes from now on, and returns when they begin."""
     began = world.clock.now_ms()
-    points = [MetricPoint("CPUUtilization", cpu, began + minute * 60_000, "algo-1") for minute in range(1, 6)]
+    points = [
+        MetricPoint("CPUUtilization", value, began + minute * 60_000, host) for minute, value in enumerate(cpu, start=1)
+    ]
     world.engine._store.points.put_host(job.id, points)
-    world.clock.turn(300)
-    hung = replace(worker(), idle_stack=("lock.py:3 in wait", "train.py:7 in main"), last_step_ms=0)
-    report = CompilerReport.of("one", [hung])
-    found = consult(world, job, report)
-    assert ("idle" in found) is hangs
-    if hangs:
-        assert found["idle"]["seen"].endswith("; worker 0 hangs in lock.py:3 in wait, called by train.py:7 in main")
+    return began
+
+
+def note(world: World, job: TrainingJob, **members: Any) -> None:
+    """What the sitecustomize of a job writes of a process."""
+    directory = JobDirectories.of(world.settings.data, job).host("algo-1").opt_ml / "output" / "sagelet"
+    directory.mkdir(parents=True, exist_ok=True)
+    written = {**NOTE, **members}
+    (directory / f"idle-{written['pid']}.json").write_text(json.dumps(written))
+
+
+@pytest.mark.parametrize("parameters", [COMPILED, {}], ids=["compiled", "native"])
+@pytest.mark.parametrize(
+    ("cpu", "hung"),
+    [
+        ([1.0] * 6, "360 s of the 360 s of training"),
+        ([1.0] * 4 + [80.0] * 2, "240 s of the 360 s of training"),
+        ([80.0, 1.0, 1.0, 1.0, 1.0, 80.0], "240 s of the 360 s of training, from second 60 on"),
+        ([80.0, 80.0, 1.0, 1.0, 1.0, 1.0], "240 s of the 360 s of training, from second 120 on"),
+        ([80.0, 1.0, 80.0, 1.0, 1.0, 80.0], ""),
+        ([80.0] * 6, ""),
+    ],
+)
+def test_a_job_that_neither_printed_nor_computed_for_most_of_its_time(
+    world: World, parameters: dict[str, str], cpu: list[float], hung: str
+) -> None:
+    job = make(world, "one", parameters)
+    began = minutes(world, job, *cpu)
+    idle_at = cpu.index(1.0) if 1.0 in cpu else 0
+    note(world, job, seconds=60.0 * cpu.count(1.0), end_ms=began + (idle_at + cpu.count(1.0)) * 60_000)
+    world.clock.turn(360)
+    world.host("one").say("at the end", at_ms=world.clock.now_ms())
+    taken_in(world, "at the end")
+    report = report_of(world, "one", worker(host="algo-1", started_ms=began, pid=7, last_step_ms=world.clock.now_ms()))
+    ended = consult(world, job, report, algo_1=Observation(running=False, exit_code=0, finished_ms=5))
+    expected = {f"No line, no step and no CPU time for {hung}; worker 0 waited in {CALLS}"} if hung else set()
+    assert {one["seen"] for rule, one in ended.items() if rule == "idle"} == expected
+
+
+def test_a_job_that_printed_or_stepped_meanwhile_did_not_hang(world: World) -> None:
+    job = make(world, "one", {})
+    began = minutes(world, job, *[1.0] * 6)
+    for minute in range(6):
+        world.host("one").say(f"still here {minute}", at_ms=world.clock.now_ms())
+        taken_in(world, f"still here {minute}")
+        world.clock.turn(60)
+    assert "idle" not in consult(world, job)
+    other = make(world, "two", {})
+    minutes(world, other, *[1.0] * 6)
+    world.clock.turn(360)
+    stepped = worker(started_ms=began, pid=7, last_step_ms=world.clock.now_ms(), compiled=False)
+    assert "idle" not in consult(world, other, report_of(world, "two", stepped))
+
+
+def test_where_a_job_hung_before_it_trained(world: World) -> None:
+    """The script waits for its download; `accelerate launch` waits for the script, a second process is younger."""
+    job = make(world, "one", {})
+    began = minutes(world, job, *[1.0] * 6)
+    world.clock.turn(360)
+    idle: dict[str, Any] = {"trains": False, "seconds": 350, "end_ms": began + 355_000}
+    launcher = ["/usr/lib/python3.11/subprocess.py:2011 in _wait", "accelerate/commands/launch.py:9 in main"]
+    note(world, job, **idle, pid=5, started_ms=1, stack=launcher)
+    note(world, job, **idle, pid=6, started_ms=2, stack=["ssl.py:1 in read", "train.py:2 in download"])
+    note(world, job, **idle, pid=7, started_ms=3, stack=["board.py:1 in serve"])
+    assert consult(world, job)["idle"]["seen"].endswith(
+        "; the script waited in ssl.py:1 in read, called by train.py:2 in download"
+    )
+
+
+def test_all_hosts_do_nothing_before_a_job_is_said_to_hang(world: World) -> None:
+    job = make(
+        world, "one", {}, ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    )
+    minutes(world, job, *[1.0] * 6)
+    world.clock.turn(360)
+    assert "idle" not in consult(world, job), "of the other host nothing is known"
+    minutes(world, make(world, "two", {}), *[1.0] * 6)
+    busy = [MetricPoint("CPUUtilization", 50.0, world.clock.now_ms() - 100_000, "algo-2")]
+    world.engine._store.points.put_host(job.id, busy)
+    assert "idle" not in consult(world, job)
+
+
+def test_a_job_may_write_anything_into_its_notes(world: World) -> None:
+    job = make(world, "one", {})
+    minutes(world, job, *[1.0] * 6)
+    world.clock.turn(360)
+    for pid, (seconds, end_ms) in enumerate([(2**80, -5), (-1, 2**80), ("x", None), (1e308, 2**53), (360, 0)]):
+        note(world, job, pid=pid, seconds=seconds, end_ms=end_ms, stack=["\x1b[31m" * 1000] * 1000)
+    seen = consult(world, job)["idle"]["seen"]
+    assert "\x1b" not in seen
+    assert len(seen) < 3_000
+
+
+def test_a_stalled_job_says_where_it_waits(world: World) -> None:
+    job = make(world, "one", {})
+    world.host("one").say("step 1")
+    taken_in(world, "step 1")
+    world.clock.turn(900)
+    note(world, job, seconds=880, end_ms=world.clock.now_ms() - 5_000)
+    assert consult(world, job)["stall"]["seen"].endswith(f"; worker 0 waits in {CALLS}")
 
 
 def test_a_loss_that_is_no_number_needs_no_metric_definition(world: World) -> None:

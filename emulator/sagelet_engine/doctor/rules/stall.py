@@ -13,9 +13,8 @@ def check(case: Case) -> Iterator[Seen]:
     silent = case.progress.silent_seconds
     if silent is None or silent < SILENT.value:
         return
-    yield Seen(
-        Severity.WARNING, f"No line and no step for {_minutes(silent)}: {_state(case)}{where(case)}", None, None, silent
-    )
+    text = f"No line and no step for {_minutes(silent)}: {_state(case)}{where(case.progress.waiting, 'waits')}"
+    yield Seen(Severity.WARNING, text, None, None, silent)
 
 
 def _state(case: Case) -> str:

@@ -263,8 +263,6 @@ class WorkerReport(Figures):
     finished: bool = False
     #: When it last ended a step, or stepped an optimizer, in ms since the epoch. 0 if never.
     last_step_ms: int = 0
-    #: Where its main thread is, the innermost call first, if the process uses no CPU. XLA only.
-    idle_stack: tuple[str, ...] = ()
     #: Since when it compiles, in ms since the epoch. 0 if it does not.
     compiling_since_ms: int = 0
     #: Seconds that its threads ran, and that they were ready to run and had no CPU. 0 if the kernel does not count.
@@ -272,3 +270,23 @@ class WorkerReport(Figures):
     cpu_wait_seconds: float = 0.0
     #: All steps, in a bounded number of spans.
     timeline: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class IdleNote:
+    """The longest time in which a process of a host used no CPU and ended no step: `idle-PID.json`."""
+
+    host: str = ""
+    rank: int = 0
+    pid: int = 0
+    started_ms: int = 0
+    #: True if the process trains.
+    trains: bool = False
+    seconds: float = 0.0
+    end_ms: int = 0
+    #: Where its main thread was at the end, the innermost call first: `train.py:12 in main`.
+    stack: tuple[str, ...] = ()
+
+    @property
+    def start_ms(self) -> int:
+        return self.end_ms - round(self.seconds * 1000)

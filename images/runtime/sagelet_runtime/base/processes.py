@@ -101,10 +101,10 @@ _LAUNCHERS = (
 
 
 def _is_handed_on(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool:
-    return _is_launcher(parent_command) or _is_worker(process, parent_command)
+    return is_launcher(parent_command) or _is_worker(process, parent_command)
 
 
-def _is_launcher(command: tuple[str, ...]) -> bool:
+def is_launcher(command: Sequence[str]) -> bool:
     """True for `python -m MODULE` of a launcher, and for torchrun started as a program or as a script of Python."""
     return module_of(command) in _LAUNCHERS or is_torchrun(command)
 

@@ -12,7 +12,6 @@ from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.device_clock import ExecutionClock, WaitClock
-from sagelet_runtime.reporting.idling import Idling
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import DIRECTORY, Periodic, Writer
@@ -58,11 +57,9 @@ class CompiledWorker:
         self._recorder = recorder
         self._versions = {"torch": torch_version, "torch_xla": torch_xla.__version__}
         self._compiling_since_ms = 0
-        self._idling = Idling()
 
     def look(self) -> None:
-        """Notices when a compilation begins or ends, and where the script is if the process does nothing."""
-        self._idling.look()
+        """Notices when a compilation begins or ends."""
         if not self._counters.compiling:
             self._compiling_since_ms = 0
         elif not self._compiling_since_ms:
@@ -78,7 +75,6 @@ class CompiledWorker:
         platform = self._counters.platform()
         return {
             "compiled": True,
-            **self._idling.document(),
             "platform": platform,
             "client": self._counters.client(),
             **self._versions,

@@ -1,6 +1,7 @@
 """Makes the report of a worker that trains without XLA: natively, or compiled by Inductor.
 
-It counts the steps of optimizers. It starts no thread and wraps no tensors.
+It counts the steps of optimizers. It wraps no tensors, and starts no thread beside that of `idling.py`, which every
+process has.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.reporting import idling
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.crowding import cpu_times
 from sagelet_runtime.reporting.device_clock import DeviceClock, ScriptClock
@@ -76,6 +77,7 @@ class Recorder:
         self.inherited = False
         if not self._used:
             self._used = True
+            idling.trains(lambda: self.steps.steps + self.steps.optimizer_steps)
             if self._in_use is not None:
                 self._in_use()
 

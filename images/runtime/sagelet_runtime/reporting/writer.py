@@ -12,10 +12,11 @@ from typing import Optional
 
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.reporting import idling
 from sagelet_runtime.reporting.claim import Claim
 from sagelet_runtime.reporting.recorder import Recorder
 
-DIRECTORY = "SAGELET_REPORT_DIR"
+DIRECTORY = idling.DIRECTORY
 #: Seconds between two writes. A process that a signal ends leaves its last one.
 EVERY = 1.0
 #: Seconds, at most, that a process waits at its end for its own writing thread.

@@ -1,8 +1,9 @@
 """Sets up a Python process of a job. This file is first on PYTHONPATH there.
 
 It installs the hooks of torch_xla, transformers and the Hub's clients, the stand-ins for packages and the notes of
-workers. It has the installation of SDK v3's driver watched. In a native job it installs the hooks that count steps.
-Then it runs the sitecustomize that it hides. Every Python of the job imports it at start, so keep it small.
+workers. It has the installation of SDK v3's driver watched, and notes where a process hangs. In a native job it
+installs the hooks that count steps. Then it runs the sitecustomize that it hides. Every Python of the job imports it at
+start, so keep it small.
 """
 
 import os
@@ -55,6 +56,8 @@ def _activate() -> None:
     command = command_line.of_this_process()
     if spawn_modules.stand_in(command):
         return
+    if counted and not processes.is_launcher(command):
+        _watch()
     stand_ins.activate(torch_xla=native)
     if hooked:
         hook.activate()
@@ -69,10 +72,20 @@ def _activate() -> None:
     if os.environ.get(quiet_imports.VARIABLE) != "0":
         quiet_imports.activate()
     if debugged:
-        from sagelet_runtime.entry import attach
+        _debug(command)
 
-        if attach.is_wanted(os.environ, command):
-            attach.listen(os.environ)
+
+def _watch() -> None:
+    from sagelet_runtime.reporting import idling
+
+    idling.watch()
+
+
+def _debug(command: list[str]) -> None:
+    from sagelet_runtime.entry import attach
+
+    if attach.is_wanted(os.environ, command):
+        attach.listen(os.environ)
 
 
 def _run_hidden() -> None:
