@@ -400,19 +400,6 @@ class Store(Database):
                 found.append(event)
         return found
 
-    def line_times_around(self, job_id: str, time_ms: int) -> tuple[int, int]:
-        """Returns when the last line up to this time and the first one after it came, of any stream of a job.
-
-        In ms since the epoch: 0 if no line came before, 2**62 if none came after.
-        """
-        times = "FROM log_events WHERE stream_id = log_streams.id AND time_ms"
-        ((before, after),) = self._rows(
-            f"SELECT coalesce(max((SELECT max(time_ms) {times} <= ?1)), 0),"
-            f" coalesce(min((SELECT min(time_ms) {times} > ?1)), 1 << 62) FROM log_streams WHERE job_id = ?2",
-            (time_ms, job_id),
-        )
-        return before, after
-
     def lines_holding(
         self, stream_id: int, marks: Sequence[str], *, at_least: int, limit: int
     ) -> list[tuple[int, str]]:

@@ -81,6 +81,19 @@ class Lines:
         events = [LogEvent(*row) for row in rows]
         return FoundLines(events, events[-1].seq + 1 if len(events) == limit else end)
 
+    def times_around(self, job_id: str, time_ms: int) -> tuple[int, int]:
+        """Returns when the last line up to this time and the first one after it came, of any stream of a job.
+
+        In ms since the epoch: 0 if no line came before, 2**62 if none came after.
+        """
+        times = "FROM log_events WHERE stream_id = log_streams.id AND time_ms"
+        ((before, after),) = self._rows(
+            f"SELECT coalesce(max((SELECT max(time_ms) {times} <= ?1)), 0),"
+            f" coalesce(min((SELECT min(time_ms) {times} > ?1)), 1 << 62) FROM log_streams WHERE job_id = ?2",
+            (time_ms, job_id),
+        )
+        return before, after
+
     def metric_names(self, job_id: str) -> list[str]:
         """Returns the metrics that a job's metric definitions have found in its log."""
         rows = self._rows("SELECT DISTINCT name FROM metric_points WHERE job_id = ? ORDER BY name", (job_id,))
