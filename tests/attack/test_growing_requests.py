@@ -17,6 +17,7 @@ import pytest
 
 from sagelet_api import control, web
 from sagelet_api.control.endpoints import create_app as create_control
+from sagelet_api.control.state import LIMITS
 from sagelet_api.control.throttling import Throttling
 from sagelet_api.protocol.s3.request import routes, service_model
 from sagelet_api.protocol.validation import rule_book
@@ -24,7 +25,7 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.app import create_app as create_pages
 from sagelet_api.web.site import Site
 from support.api_world import ACCOUNT, ApiWorld
-from support.growing_bodies import Bodies, as_json, deep, xml
+from support.growing_bodies import DEEPEST, Bodies, as_json, deep, xml
 from support.growth import Grown
 from support.growth import faults as faults_of
 from support.pipelines import definition, fail
@@ -239,7 +240,7 @@ def page_paths(world: ApiWorld) -> Iterator[tuple[str, str]]:
     """Yields methods and paths of the pages and the control endpoints, with the name of a job in their places."""
     made = world.own.sagemaker()
     site = Site(world.engine, made.jobs, made.tuning, made.pipelines, world.s3.store, world.sessions)
-    for application in (create_pages(site), create_control(world.engine, Throttling())):
+    for application in (create_pages(site), create_control(world.engine, Throttling(), world.state_endpoints())):
         for rule in application.url_map.iter_rules():
             if rule.rule.rpartition("/")[2] in STREAMS or rule.endpoint == "static":
                 continue
@@ -273,6 +274,47 @@ def test_every_page_and_control_endpoint(world: ApiWorld) -> None:
             walked.add(path)
     assert wrong == []
     assert len(walked) > 40
+
+
+#: Values of a JSON body's member that grow.
+MEMBERS: dict[str, Any] = {
+    "letters": lambda units: "a" * units,
+    # Python reads no number of more digits.
+    "digits": lambda units: int("9" * min(units, 4000)),
+    "items": lambda units: ["a"] * units,
+    "members": lambda units: {f"m{number}": number for number in range(units)},
+    "nested": lambda units: deep(min(units, DEEPEST)),
+}
+#: Members that lead a control endpoint past its first check.
+CONTROL = {"scope": "all", "account": "999999999999", "dry_run": True, "status": 500}
+
+
+def test_every_control_endpoint_with_json(world: ApiWorld) -> None:
+    """Those of the data directory come with their proof."""
+    wrong: list[str] = []
+    walked = set()
+    for method, path in sorted({*page_paths(world)}):
+        if method == "GET" or path.startswith("/_sagelet/ui") or not path.startswith("/_sagelet/"):
+            continue
+
+        def call(data: bytes, method: str = method, path: str = path) -> bytes:
+            (world.settings.data / PROVEN).touch()
+            return call_of(world, wrong, f"{method} {path}", method, path, content_type="application/json")(data)
+
+        for name in {*arguments(), *LIMITS, "Other"}:
+            for how, make in MEMBERS.items():
+
+                def made(units: int, name: str = name, make: Any = make) -> bytes:
+                    return json.dumps({**CONTROL, "proof": PROVEN, name: make(units)}).encode()
+
+                wrong.extend(faults(Grown(f"{method} {path}: {name}, {how}", made), call))
+                walked.add(path)
+    assert wrong == []
+    assert {"/_sagelet/gc", "/_sagelet/reset", "/_sagelet/empty-account"} < walked
+    assert world.resets != []
+
+
+PROVEN = ".proof-" + "0" * 32
 
 
 def test_the_arguments_of_pages_are_found() -> None:

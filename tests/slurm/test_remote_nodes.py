@@ -11,7 +11,7 @@ from support.processing import given, result
 from support.server import SageletProcess, until
 from support.slurm_cluster import SlurmCluster
 from support.slurm_processing import SlurmProcessing
-from support.slurm_server import RESUMABLE, WAITING, SlurmJobs
+from support.slurm_server import RESUMABLE, WAITING, SlurmJobs, objects_below
 
 pytestmark = pytest.mark.slurm
 
@@ -113,6 +113,29 @@ def test_a_preempted_job_goes_on_from_its_checkpoint_and_slurms_own_limit_ends_i
     assert said[:5] == ["ready", "saved", "41", "ready", "saved"]
     assert all(line.startswith("sagelet doctor: ") for line in said[5:])
     assert jobs.s3.get_object(Bucket="tests", Key="resumed/step")["Body"].read() == b"41\n"
+
+
+#: Lightning's link, one by an absolute path, and what cannot be an object.
+LINKS = (
+    "cd /opt/ml/checkpoints; echo 5 >five; ln -s five last.ckpt; ln -s /etc/passwd out; mkfifo pipe; "
+    "cd ../model; echo w >w; ln -s /opt/ml/model/w weights; ln -s /etc/passwd out"
+)
+
+
+def test_links_cross_the_network_and_each_file_that_stays_has_a_line(server: SageletProcess) -> None:
+    jobs = SlurmJobs(server)
+    output = {"S3OutputPath": "s3://tests/links", "CompressionType": "NONE"}
+    name = jobs.run(LINKS, CheckpointConfig={"S3Uri": "s3://tests/kept"}, OutputDataConfig=output)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    assert objects_below(jobs.s3, "kept/") == {"five": b"5\n", "last.ckpt": b"5\n"}
+    assert objects_below(jobs.s3, f"links/{name}/output/model/") == {"w": b"w\n", "weights": b"w\n"}
+    link = "A link is uploaded if it names a file of the same directory: copy the file there"
+    assert sorted(line for line in jobs.lines(name) if "not uploaded" in line) == [
+        f"sagelet: warning: not uploaded from /opt/ml/checkpoints: 'out'. {link}",
+        "sagelet: warning: not uploaded from /opt/ml/checkpoints: 'pipe'. "
+        "Only files go to S3, not pipes, sockets and devices",
+        f"sagelet: warning: not uploaded from /opt/ml/model: 'out'. {link}",
+    ]
 
 
 #: Changes its input, writes a part of its outputs at once, and the rest once a file exists.

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import urllib3
@@ -27,6 +27,7 @@ from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
+from sagelet_engine.hub.store import HubStore
 from sagelet_engine.model.functions import Functions
 from sagelet_engine.model.log_events import LogEvent, LogStream
 from sagelet_engine.model.objects import S3Uri
@@ -35,8 +36,12 @@ from sagelet_engine.model.runtime import Line
 from sagelet_engine.model.service_calls import ServiceCalls
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
 from support.front import front
 from support.world import World
+
+if TYPE_CHECKING:
+    from flask import Blueprint
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
@@ -49,6 +54,8 @@ class ApiWorld(World):
 
     def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
         self._bridge = bridge
+        #: The scopes of the resets that were asked for.
+        self.resets: list[str] = []
         self._authorization = Authorization(bridge.iam, enforce_iam=bool(settings.get("enforce_iam")))
         self._calls = LocalCalls(bridge.requests.wsgi, self._authorization)
         super().__init__(root, **settings)
@@ -58,7 +65,7 @@ class ApiWorld(World):
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
         self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3, self._authorization)
-        control = control_app(self.engine, throttling)
+        control = control_app(self.engine, throttling, self.state_endpoints)
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam)
         guard = RequestGuard((), Authentication(callers, self._authorization, everywhere=self.settings.auth))
         self.sessions = Sessions(self.engine.keys)
@@ -83,6 +90,20 @@ class ApiWorld(World):
             routes=bridge.requests.route,
         )
         self._stack = ExitStack()
+
+    def state_endpoints(self) -> "Blueprint":
+        """Returns the control endpoints of the data directory, as `serve.py` puts them together. A reset is noted."""
+        from sagelet_api.control import state
+
+        def collect(rules: Rules, dry_run: bool) -> Garbage:
+            hub = HubStore(self.settings.data)
+            return collect_garbage(self.engine, self.s3.store, hub, rules, dry_run=dry_run)
+
+        def empty(account: str) -> tuple[int, int]:
+            self._bridge.iam.forget(account)
+            return self.engine.stop_all(account), self.s3.store.delete_buckets(account)
+
+        return state.blueprint(self.settings.data, self.resets.append, collect, empty)
 
     def make_calls(self) -> ServiceCalls:
         return self._calls

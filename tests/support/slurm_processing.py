@@ -5,6 +5,7 @@ from typing import Any
 
 from support.processing import cluster, given, processing_request
 from support.server import ENDED, NATIVE, SageletProcess, until
+from support.slurm_server import objects_below
 
 GROUP = "/aws/sagemaker/ProcessingJobs"
 CODE = "/opt/ml/processing/code"
@@ -74,12 +75,7 @@ class SlurmProcessing:
         return found
 
     def objects(self, prefix: str) -> dict[str, bytes]:
-        """Returns the objects below a prefix, by their names below it."""
-        listed = self.s3.list_objects_v2(Bucket="tests", Prefix=prefix).get("Contents", [])
-        return {
-            one["Key"].removeprefix(prefix): self.s3.get_object(Bucket="tests", Key=one["Key"])["Body"].read()
-            for one in listed
-        }
+        return objects_below(self.s3, prefix)
 
     def put(self, prefix: str, **contents: bytes) -> str:
         """Puts objects below a prefix. Returns its URI."""

@@ -16,6 +16,14 @@ RESUMABLE = (
 WAITING = "echo ready; while [ ! -e {go} ]; do sleep 0.1; done; echo done"
 
 
+def objects_below(s3: Any, prefix: str) -> dict[str, bytes]:
+    """Returns the objects of the bucket `tests` below a prefix, by their names below it."""
+    listed = s3.list_objects_v2(Bucket="tests", Prefix=prefix).get("Contents", [])
+    return {
+        one["Key"].removeprefix(prefix): s3.get_object(Bucket="tests", Key=one["Key"])["Body"].read() for one in listed
+    }
+
+
 class SlurmJobs(Jobs):
     def __init__(self, server: SageletProcess) -> None:
         super().__init__(server)
@@ -26,20 +34,19 @@ class SlurmJobs(Jobs):
             max_runtime: int = 600, image: str = NATIVE, shell: Sequence[str] = ("/bin/sh", "-c"),
             **options: Any) -> str:  # fmt: skip
         name = f"job-{uuid.uuid4().hex[:12]}"
-        self.sagemaker.create_training_job(
-            TrainingJobName=name,
-            AlgorithmSpecification={
+        request: dict[str, Any] = {
+            "AlgorithmSpecification": {
                 "TrainingImage": image,
                 "TrainingInputMode": "File",
                 "ContainerEntrypoint": [*shell, script.format(go=go) if go else script],
             },
-            RoleArn=ROLE,
-            OutputDataConfig={"S3OutputPath": "s3://tests/out"},
-            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": hosts, "VolumeSizeInGB": 1},
-            StoppingCondition={"MaxRuntimeInSeconds": max_runtime},
-            Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
-            **options,
-        )
+            "RoleArn": ROLE,
+            "OutputDataConfig": {"S3OutputPath": "s3://tests/out"},
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": hosts, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": max_runtime},
+            "Tags": [{"Key": key, "Value": value} for key, value in (tags or {}).items()],
+        }
+        self.sagemaker.create_training_job(TrainingJobName=name, **(request | options))
         self._submitted.append(name)
         return name
 

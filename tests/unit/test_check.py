@@ -98,3 +98,10 @@ def test_no_test_begins_after_the_time_is_used_up_but_those_of_the_first_files()
     assert done.returncode == 0, done.stdout
     assert re.search(r"SKIPPED \[\d+\] .*: make check has no time left", done.stdout)
     assert re.search(r"\d+ passed, \d+ skipped", done.stdout)
+
+
+def test_imports_are_read_without_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of another checkout would say what is not there any more."""
+    monkeypatch.chdir(tmp_path)
+    Imports()
+    assert [*tmp_path.iterdir()] == []

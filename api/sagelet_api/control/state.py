@@ -33,6 +33,8 @@ ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 PROOF = re.compile(r"\.proof-[0-9a-f]{32}")
 #: What a body of `gc` may say, as Keep and Rules have it: seconds or bytes, or null for no limit.
 LIMITS = ("files_seconds", "files_bytes", "jobs_seconds", "uploads_seconds")
+#: The most of them: JSON's readers know no larger whole number, and SQLite counts ms with 63 bits.
+MOST_LIMIT = 2**53
 
 
 def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage, on_empty: OnEmpty) -> "Blueprint":
@@ -57,8 +59,8 @@ def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage, on_em
         body = said()
         limits = [body.get(name) for name in LIMITS]
         for name, limit in zip(LIMITS, limits, strict=True):
-            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-                raise BadRequest(f"{name}: must be a whole number, not negative, or null")
+            if limit is not None and not _is_limit(limit):
+                raise BadRequest(f"{name}: must be a whole number from 0 to {MOST_LIMIT}, or null")
         check_proof(body)
         *keep, uploads = limits
         return asdict(on_garbage(Rules(Keep(*keep), uploads), body.get("dry_run") is True))
@@ -86,3 +88,7 @@ def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage, on_em
         return {"scope": scope}, 202
 
     return state
+
+
+def _is_limit(limit: object) -> bool:
+    return isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST_LIMIT

@@ -1,4 +1,8 @@
-"""Turns of requests to another host: so many at once, and so many of them for one client."""
+"""Turns of requests to another host: so many at once, and so many of them for one client.
+
+The less is left, the less a client gets: it takes a turn only while more are free than it holds. So clients that take
+all that they may leave turns to those that hold none.
+"""
 
 import threading
 from collections import Counter
@@ -37,7 +41,7 @@ class Turns:
             self._changed.notify_all()
 
     def _is_free(self, client: str) -> bool:
-        return self._held.total() < self._most and self._held[client] < self._each
+        return self._held[client] < min(self._each, self._most - self._held.total())
 
 
 def _take_away(counts: Counter[str], client: str) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -31,11 +31,12 @@ from urllib3.exceptions import (
 )
 
 from sagelet_api.hub.errors import HubError
+from sagelet_api.hub.timed import read_by_steps
 from sagelet_api.hub.turns import Turns
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until the host has answered a connection, and between two pieces of an answer.
+#: Seconds until the host has answered a connection; until all headers of an answer are there, and then for each piece.
 CONNECT_S, READ_S = 5.0, 30.0
 #: Seconds for which a host that cannot be reached is not asked again.
 PAUSE_S = 30.0
@@ -155,6 +156,7 @@ class Upstream:
     def _followed(self, question: Question) -> urllib3.BaseHTTPResponse:
         """Asks, and follows redirects within the host. Raises HTTPError, HubError."""
         url = f"{self.url}{question.path}" + (f"?{question.query}" if question.query else "")
+        until = time.monotonic() + READ_S
         for _ in range(MOST_REDIRECTS + 1):
             response = self._manager().request(
                 question.method,
@@ -170,6 +172,8 @@ class Upstream:
                 return response
             response.release_conn()
             response.close()
+            if time.monotonic() > until:
+                raise NoAnswer(f"{self.url} redirected for more than {READ_S:g} s; try again")
             url = target
         raise HubError(502, "", f"{self.url} redirects more than {MOST_REDIRECTS} times")
 
@@ -223,9 +227,11 @@ def _made(url: str) -> urllib3.PoolManager:
     """Makes the connections, through the proxy that the environment names. The user's netrc is not read."""
     timeout = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
     proxy = getproxies().get(urlsplit(url).scheme)
-    if proxy and not proxy_bypass(urlsplit(url).hostname or ""):
-        return urllib3.ProxyManager(proxy, timeout=timeout, retries=False, maxsize=AT_ONCE)
-    return urllib3.PoolManager(timeout=timeout, retries=False, maxsize=AT_ONCE)
+    options: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": AT_ONCE}
+    through_proxy = proxy and not proxy_bypass(urlsplit(url).hostname or "")
+    manager = urllib3.ProxyManager(proxy, **options) if through_proxy else urllib3.PoolManager(**options)
+    read_by_steps(manager)
+    return manager
 
 
 def _headers_of(question: Question) -> dict[str, str]:

@@ -11,6 +11,7 @@ from sagelet_engine.base import nofollow, tarballs
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.base.inner_links import Budget, InnerLinks
 from sagelet_engine.base.key_names import LeftOut, Why, makes_key
+from sagelet_engine.base.left_on_node import left_below
 from sagelet_engine.base.volume import GIB, measured
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.model import aws_texts
@@ -145,10 +146,9 @@ class Uploader(TreeUploader):
         for host in hosts:
             for directory in (host.model, host.output_data):
                 self.check(host, directory)
-        warnings = self._merged("model", "/opt/ml/model", [host.model for host in hosts])
-        # First in the list, so that the script's own file of the same name wins.
-        outputs = [*self._reports(), *(host.output_data for host in hosts)]
-        return warnings + self._merged("output", "/opt/ml/output/data", outputs)
+        warnings = self._merged("model", PurePath("model"), hosts, [])
+        # The reports are first in the list, so that the script's own file of the same name wins.
+        return warnings + self._merged("output", PurePath("output/data"), hosts, self._reports())
 
     def _reports(self) -> list[Path]:
         """Returns the directory of the compile report, for those who look for debug artifacts in output.tar.gz. Empty
@@ -156,15 +156,19 @@ class Uploader(TreeUploader):
         """
         return [self._directories.report] if self._with_report else []
 
-    def _merged(self, name: str, where: str, hosts: list[Path]) -> list[str]:
+    def _merged(self, name: str, inner: PurePath, hosts: list[HostDirectories], before: list[Path]) -> list[str]:
+        """Uploads the directory `inner` of the hosts' /opt/ml, after those of `before`."""
+        where = f"/opt/ml/{inner}"
         left_out = LeftOut(where)
-        directories = [directory for directory in hosts if directory.is_dir() and any(directory.iterdir())]
-        if not directories:
-            return []
-        target = S3Uri.parse(self._training_job.output_uri)
-        if not self._training_job.output.compressed:
-            self.tree(directories, target / name, left_out, [where])
-        else:
-            with self.stream(target / f"{name}.tar.gz") as out:
-                tarballs.pack(directories, out, left_out.add)
+        for host in hosts:
+            left_out.add_all(left_below(host.run, inner))
+        there = [*before, *(host.opt_ml / inner for host in hosts)]
+        directories = [directory for directory in there if directory.is_dir() and any(directory.iterdir())]
+        if directories:
+            target = S3Uri.parse(self._training_job.output_uri)
+            if not self._training_job.output.compressed:
+                self.tree(directories, target / name, left_out, [where])
+            else:
+                with self.stream(target / f"{name}.tar.gz") as out:
+                    tarballs.pack(directories, out, left_out.add)
         return left_out.tell()

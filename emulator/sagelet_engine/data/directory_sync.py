@@ -32,6 +32,7 @@ from sagelet_engine.base.errors import ClientFault, is_known
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.inner_links import Budget, InnerLinks, Parts, resolved, status_of
 from sagelet_engine.base.key_names import LeftOut, Why, makes_key
+from sagelet_engine.base.left_on_node import left_below
 from sagelet_engine.base.volume import GIB
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.model import aws_texts
@@ -230,6 +231,7 @@ class _Mirror:
             # The job did not remove this file.
             return
         files = self._scan()
+        self._problems |= left_below(self._host.run, self._inner)
         self._report(final)
         # Another host may have deleted the restored file. It must not come back.
         mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base.key_names import LeftOut
+from sagelet_engine.base.left_on_node import left_below
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.data.artifacts import TreeUploader
 from sagelet_engine.data.channels import file_mode
@@ -84,6 +85,8 @@ class OutputUploader(TreeUploader):
 
     def _upload(self, output: ProcessingOutput) -> list[str]:
         left_out = LeftOut(output.local_path)
+        for host in self._hosts:
+            left_out.add_all(left_below(host.run, output.inner))
         places = [host.opt_ml / output.inner for host in self._hosts]
         directories = [place for place in places if place.is_dir() and any(place.iterdir())]
         if directories:

@@ -1,16 +1,21 @@
 """A host that shares no file system with the server: its directory goes there and back through the endpoint's S3."""
 
+import errno
 import io
 import json
 import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
 
 import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.base import nofollow
+from sagelet_engine.base.key_names import Why
+from sagelet_engine.base.left_on_node import left_below
 from sagelet_engine.model.batch_keys import staging_bucket
 from sagelet_engine.model.principal import owner
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointRefuses, Ticket
@@ -137,3 +142,116 @@ def test_whatever_takes_anothers_place_arrives(remote: Remote) -> None:
     remote.file_sync.collect()
     assert [remote.text(f"opt-ml/model/{name}") for name in ("d", "f/x", "l/x")] == ["file", "f", "l"]
     assert not remote.text("run/exit.json")
+
+
+def test_links_come_as_what_they_name_and_the_server_learns_what_stays(remote: Remote, tmp_path: Path) -> None:
+    """Links by absolute paths, and by ways through other directories, are sent as the way that they lead."""
+    syncing, host = remote.agent(), remote.node / remote.base
+    kept, model = host / "opt-ml/checkpoints", host / "opt-ml/model"
+    (kept / "step-5").mkdir()
+    (kept / "step-5/w").write_text("5")
+    (kept / "last").symlink_to("/opt/ml/checkpoints/step-5")
+    (kept / "step-5/here").symlink_to(kept / "step-5/w")
+    (kept / "around").symlink_to("step-5/../last/w")
+    (kept / "loop").symlink_to("loop")
+    (kept / "out").symlink_to("/etc/passwd")
+    (kept / "up").symlink_to("../../../../etc/passwd")
+    os.mkfifo(model / "pipe")
+    syncing.send(last=True)
+    assert remote.file_sync.collect() == 1
+    assert [remote.text(f"opt-ml/checkpoints/{name}") for name in ("last/w", "step-5/here", "around")] == ["5"] * 3
+    assert os.readlink(remote.root / "opt-ml/checkpoints/last") == "step-5"
+    assert not any(os.path.lexists(remote.root / f"opt-ml/checkpoints/{name}") for name in ("loop", "out", "up"))
+    left = {"loop": Why.LINK, "out": Why.LINK, "up": Why.LINK}
+    assert left_below(remote.root / "run", PurePath("checkpoints")) == left
+    assert left_below(remote.root / "run", PurePath("model")) == {"pipe": Why.SPECIAL}
+    # It leads elsewhere now, and one of those that stayed is a file.
+    (kept / "step-6").mkdir()
+    (kept / "step-6/w").write_text("6")
+    (kept / "last").unlink()
+    (kept / "last").symlink_to("/opt/ml/checkpoints/step-6")
+    (kept / "out").unlink()
+    (kept / "out").write_text("a file")
+    syncing.send(last=True)
+    remote.file_sync.collect()
+    assert [remote.text(f"opt-ml/checkpoints/{name}") for name in ("last/w", "around", "out")] == ["6", "6", "a file"]
+    assert left_below(remote.root / "run", PurePath("checkpoints")) == {"loop": Why.LINK, "up": Why.LINK}
+    assert not remote.text("run/exit.json")
+
+
+def test_a_file_that_comes_and_goes_is_not_reported(remote: Remote) -> None:
+    """A script may make a link before its file: what is left out at two looks is said, or at the last."""
+    syncing, kept = remote.agent(), remote.node / remote.base / "opt-ml/checkpoints"
+    os.mkfifo(kept / "short")
+    syncing.send()
+    (kept / "short").unlink()
+    os.mkfifo(kept / "long")
+    for _ in range(3):
+        syncing.send()
+    remote.file_sync.collect()
+    assert left_below(remote.root / "run", PurePath("checkpoints")) == {"long": Why.SPECIAL}
+
+
+def test_what_the_agent_may_not_read_stays_and_is_not_gone(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncing, kept = remote.agent(), remote.node / remote.base / "opt-ml/checkpoints"
+    (kept / "d").mkdir()
+    for name in ("d/inner", "known"):
+        (kept / name).write_text(name)
+    syncing.send(last=True)
+    remote.file_sync.collect()
+    (kept / "new").write_text("new")
+    with monkeypatch.context() as closed:
+        _close(closed, kept, "d", "known", "new")
+        syncing.send(last=True)
+        remote.file_sync.collect()
+        found = {name: remote.text(f"opt-ml/checkpoints/{name}") for name in ("d/inner", "known", "new")}
+        assert found == {"d/inner": "d/inner", "known": "known", "new": ""}
+        left = {"known": Why.UNREADABLE, "d/": Why.UNREADABLE, "new": Why.UNREADABLE}
+        assert left_below(remote.root / "run", PurePath("checkpoints")) == left
+    syncing.send(last=True)
+    remote.file_sync.collect()
+    assert remote.text("opt-ml/checkpoints/new") == "new"
+    assert left_below(remote.root / "run", PurePath("checkpoints")) == {}
+
+
+def _close(patch: pytest.MonkeyPatch, directory: Path, *names: str) -> None:
+    """Lets the kernel's answers be those to a user without the right. Root, who may run this test, has every right."""
+    inodes = {(directory / name).stat().st_ino for name in names}
+    access, listed, opened = os.access, os.listdir, nofollow.open_at
+
+    def may(name: str, mode: int, *, dir_fd: int, **options: Any) -> bool:
+        return os.stat(name, dir_fd=dir_fd).st_ino not in inodes and access(name, mode, dir_fd=dir_fd, **options)
+
+    def entries(place: int) -> list[str]:
+        if os.stat(place).st_ino in inodes:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return listed(place)
+
+    def open_at(parent: int, name: str) -> BinaryIO:
+        if os.stat(name, dir_fd=parent).st_ino in inodes:
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return opened(parent, name)
+
+    patch.setattr(os, "access", may)
+    patch.setattr(os, "listdir", entries)
+    patch.setattr(nofollow, "open_at", open_at)
+
+
+def test_directories_of_any_depth_go_up(remote: Remote) -> None:
+    syncing, model = remote.agent(), remote.node / remote.base / "opt-ml/model"
+    above = os.open(model, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=above)
+        below = os.open("d", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+    try:
+        syncing.send(last=True)
+        remote.file_sync.collect()
+        assert not remote.text("run/exit.json")
+        assert (remote.root / "opt-ml/model" / "/".join(["d"] * 1500)).is_dir()
+    finally:
+        # pytest's own removal calls itself for each level.
+        for directory in (model, remote.root / "opt-ml/model"):
+            os.removedirs(directory / "/".join(["d"] * 1500))

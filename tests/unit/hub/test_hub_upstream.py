@@ -1,5 +1,6 @@
 """What the hub does not have comes from the real one: a stand-in of it, as strict as it is."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -234,6 +235,73 @@ def test_what_has_come_of_a_slow_answer_goes_on_at_once(monkeypatch: pytest.Monk
             answer.body.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("begun", "more", "proxied"),
+    [
+        (b"", b"H", False),
+        (b"HTTP/1.1 200 OK\r\n", b"A", False),
+        (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", False),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"A: b\r\n", False),
+        (b"", b"H", True),
+    ],
+    ids=["status", "header", "headers", "continue", "size", "extension", "trailer", "proxy"],
+)
+def test_an_answer_that_trickles_is_late(
+    monkeypatch: pytest.MonkeyPatch, begun: bytes, more: bytes, proxied: bool
+) -> None:
+    """Each byte comes in time for a read of the socket, and the headers never end. The turn is another's again."""
+    monkeypatch.setattr(module, "READ_S", 0.5)
+    with Trickling(begun, more) as host:
+        if proxied:
+            monkeypatch.setattr(module, "getproxies", lambda: {"http": host.endpoint})
+        upstream = Upstream("http://hub.example" if proxied else host.endpoint)
+        for _ in range(module.OF_A_CLIENT + 1):
+            with pytest.raises((module.NoAnswer, OSError)):
+                _ = [*upstream.ask(question_of("client")).body]
+        assert upstream._turns._held.total() == 0
+
+
+class Trickling:
+    """A host that begins its answers, and adds some bytes again and again for as long as it is asked."""
+
+    def __init__(self, begun: bytes, more: bytes) -> None:
+        self._begun, self._more = begun, more
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+
+    def __enter__(self) -> "Trickling":
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._threads.append(threading.Thread(target=self._trickle, args=(connection,), daemon=True))
+            self._threads[-1].start()
+
+    def _trickle(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(self._begun)
+            while not self._ended.wait(0.02):
+                connection.sendall(self._more)
+
+
 class Answers:
     """A host that gives one answer to everything."""
 
@@ -327,6 +395,7 @@ def test_requests_at_once_are_bounded(make: Make, real: RealHub, monkeypatch: py
     assert b"".join(upstream.ask(question_of("other")).body)
     assert b"".join(answers.pop().body)
     answers.append(upstream.ask(question_of("slow")))
+    # One after the other, each takes its first turn: only where none is left, nobody gets one.
     for number in range(module.AT_ONCE - len(answers)):
         answers.append(upstream.ask(question_of(f"job-{number}")))
     with pytest.raises(module.HubError, match="Too many requests"):
@@ -334,6 +403,16 @@ def test_requests_at_once_are_bounded(make: Make, real: RealHub, monkeypatch: py
     for answer in answers:
         answer.body.close()  # type: ignore[attr-defined]
     assert b"".join(upstream.ask(question_of("another")).body)
+
+
+def test_clients_that_take_all_they_may_leave_turns_to_others() -> None:
+    turns = Turns(module.AT_ONCE, module.OF_A_CLIENT, 0)
+    for _ in range(module.OF_A_CLIENT):
+        for number in range(module.AT_ONCE // module.OF_A_CLIENT):
+            turns.take(f"greedy-{number}", 0)
+    assert [turns.take("another", 0) for _ in range(3)] == [True] * 3
+    assert [turns.take(f"job-{number}", 0) for number in range(4)] == [True] * 4
+    assert turns._held.total() <= module.AT_ONCE
 
 
 def question_of(client: str) -> module.Question:

@@ -14,6 +14,7 @@ The job may write to these files. So no link is followed at reading and unpackin
 
 import base64
 import contextlib
+import errno
 import http.client
 import io
 import json
@@ -35,7 +36,9 @@ sys.path.append(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 )
 
-from sagelet_engine.base import extraction, nofollow, packing
+from sagelet_engine.base import extraction, left_on_node, nofollow, packing
+from sagelet_engine.base.inner_links import MOST_OPENED_IN_ALL, Budget, resolved
+from sagelet_engine.base.key_names import Why
 from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, batch_name
 from sagelet_engine.runtimes.slurm.file_sync.batches import (
     DELETED,
@@ -57,7 +60,9 @@ INTERVAL = 1.0
 LAST_TIMEOUT_S = 3600
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
-Mark = tuple[int, int]
+#: Size, time of the last change in ns, and what a link is sent as.
+Mark = tuple[int, int, str]
+Parts = tuple[str, ...]
 
 
 class FileSyncAgent:
@@ -75,6 +80,10 @@ class FileSyncAgent:
         #: The version of each file at the last look.
         self._seen: dict[str, Mark] = {}
         self._output_sent = 0
+        #: What the last look left out, by the path below the host's directory.
+        self._left: dict[str, Why] = {}
+        #: What the server knows of that.
+        self._left_sent: dict[str, Why] = {}
         #: The batch that the server may not have yet. It is sent again unchanged, since it may have arrived before.
         self._due: tempfile._TemporaryFileWrapper[bytes] | None = None
 
@@ -121,13 +130,13 @@ class FileSyncAgent:
     def _pack(self, manifest: Manifest, *, last: bool, without_end: bool) -> bool:
         """Makes the next batch. False if there is nothing to send."""
         base = os.path.join(self._root, manifest.base)
-        looked = dict(self._look())
+        looked = dict(self._look(last=last))
         if without_end:
             looked.pop(manifest.end, None)
         changed = {name: mark for name, mark in looked.items() if self._known.get(name) != mark}
         resting = {name: mark for name, mark in changed.items() if last or self._seen.get(name) == mark}
         self._seen = looked
-        all_gone = sorted(self._known.keys() - looked.keys()) if without_end else []
+        all_gone = sorted(filter(self._is_gone, self._known.keys() - looked.keys())) if without_end else []
         gone = _fitting(all_gone)
         if len(gone) < len(all_gone):
             # Other files may have come to the paths of deleted files, and must wait for the next batch.
@@ -141,9 +150,11 @@ class FileSyncAgent:
             # Deletions come before files that may be at the same paths.
             _add(archive, DELETED, json.dumps(gone).encode() if gone else b"", {})
             for name in sorted(resting):
-                # It may be removed meanwhile.
-                with contextlib.suppress(nofollow.NoFile):
-                    packing.add(archive, base, name, name)
+                try:
+                    _add_entry(archive, base, name, resting[name])
+                except (nofollow.NoFile, PermissionError):
+                    # It was removed or closed meanwhile. The next look says which.
+                    del resting[name]
         self._due = due  # type: ignore[assignment]
         self._output_sent += len(output)
         self._known = {name: mark for name, mark in self._known.items() if name not in gone} | resting
@@ -160,57 +171,132 @@ class FileSyncAgent:
         except nofollow.NoFile:
             return b""
 
-    def _look(self) -> Iterator[tuple[str, Mark]]:
+    def _is_gone(self, name: str) -> bool:
+        """False for a file that may not be read, or that is below such a directory."""
+        places = [name, *(f"{name[:end]}/" for end, letter in enumerate(name) if letter == "/")]
+        return not any(self._left.get(place) is Why.UNREADABLE for place in places)
+
+    def _say_left(self, left: dict[str, Why]) -> None:
+        """Writes what was left out into the host's file of that."""
+        manifest = self.manifest
+        if manifest is None or left == self._left_sent or not manifest.left_out:
+            return
+        self._left_sent = left
+        root = f"{manifest.links}/"
+        named = {path[len(root) :]: why for path, why in left.items() if path.startswith(root)}
+        # The job may have removed the directory.
+        with contextlib.suppress(nofollow.NoFile):
+            nofollow.write(os.path.join(self._root, manifest.base), manifest.left_out, left_on_node.encoded(named))
+
+    def _look(self, *, last: bool = False) -> Iterator[tuple[str, Mark]]:
+        """Yields what comes up. Says what does not, if that is so at two looks, or at the `last`."""
         if self.manifest is None:
             return
+        before, self._left = self._left, {}
         base = os.path.join(self._root, self.manifest.base)
+        yield from self._tree(base, self.manifest)
+        self._say_left({path: why for path, why in self._left.items() if last or before.get(path) == why})
         for word in self.manifest.words:
             parts = tuple(word.split("/"))
             with contextlib.suppress(FileNotFoundError), nofollow.directory(base, parts[:-1]) as parent:
                 status = os.lstat(parts[-1], dir_fd=parent)
                 if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
                     yield word, _mark(status)
-        for part in self.manifest.parts:
-            yield from self._below(base, self.manifest, tuple(part.split("/")))
 
-    def _below(self, base: str, manifest: Manifest, above: tuple[str, ...]) -> Iterator[tuple[str, Mark]]:
-        for name, status, target in _entries(base, above):
-            parts = (*above, name)
-            # The server's readers refuse a longer name, too.
-            if not manifest.carries(parts) or len(os.fsencode("/".join(parts))) > extraction.MOST_NAME:
-                continue
-            if stat.S_ISREG(status.st_mode):
-                yield "/".join(parts), _mark(status)
-            elif stat.S_ISDIR(status.st_mode):
-                yield "/".join(parts), _mark(status)
-                yield from self._below(base, manifest, parts)
-            elif target is not None and manifest.takes_link(parts, target) and _stays(base, manifest, parts, target):
-                yield "/".join(parts), _mark(status)
+    def _tree(self, base: str, manifest: Manifest) -> Iterator[tuple[str, Mark]]:
+        """Yields files, directories and links. Notes in `_left` what stays."""
+        budget = Budget(0, 0, MOST_OPENED_IN_ALL)
+        # Not recursive, because a script may nest directories to any depth.
+        waiting = [tuple(part.split("/")) for part in manifest.parts]
+        while waiting:
+            above = waiting.pop()
+            for parts, status, target in self._entries(base, manifest, above):
+                mark = self._marked(base, manifest, parts, status, target, budget)
+                if mark is not None:
+                    yield "/".join(parts), mark
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(parts)
+
+    def _marked(
+        self, base: str, manifest: Manifest, parts: Parts, status: os.stat_result, target: "str | None", budget: Budget
+    ) -> "Mark | None":
+        """Returns the version of an entry. None, with a note of why, for one that does not come up."""
+        if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+            return _mark(status)
+        if target is None:
+            self._left["/".join(parts)] = Why.SPECIAL
+        elif (sent := _sent_as(base, manifest, parts, target, budget)) is None:
+            self._left["/".join(parts)] = Why.MANY if budget.is_spent else Why.LINK
+        else:
+            return _mark(status, sent)
+        return None
+
+    def _entries(self, base: str, manifest: Manifest, above: Parts) -> "list[tuple[Parts, os.stat_result, str | None]]":
+        """Returns what a directory has that may come up, with the targets of links. Empty if the directory is gone."""
+        found: list[tuple[Parts, os.stat_result, str | None]] = []
+        try:
+            with nofollow.directory(base, above, listing=True) as opened:
+                for name in sorted(os.listdir(opened)):
+                    parts = (*above, name)
+                    if not manifest.carries(parts):
+                        continue
+                    # The server's readers refuse a longer name, too.
+                    if len(os.fsencode("/".join(parts))) > extraction.MOST_NAME:
+                        self._left["/".join(parts)] = Why.KEY
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        status = os.lstat(name, dir_fd=opened)
+                        target = os.readlink(name, dir_fd=opened) if stat.S_ISLNK(status.st_mode) else None
+                        if stat.S_ISREG(status.st_mode) and not _may_read(name, opened):
+                            self._left["/".join(parts)] = Why.UNREADABLE
+                            continue
+                        found.append((parts, status, target))
+        except nofollow.NoFile:
+            return []
+        except PermissionError:
+            self._left["/".join(above) + "/"] = Why.UNREADABLE
+        return found
 
 
-def _entries(base: str, above: tuple[str, ...]) -> list[tuple[str, os.stat_result, "str | None"]]:
-    """Returns the entries of a directory, with the targets of links. Empty if the directory is gone."""
-    found = []
-    try:
-        with nofollow.directory(base, above, listing=True) as opened:
-            for name in sorted(os.listdir(opened)):
-                with contextlib.suppress(FileNotFoundError):
-                    status = os.lstat(name, dir_fd=opened)
-                    target = os.readlink(name, dir_fd=opened) if stat.S_ISLNK(status.st_mode) else None
-                    found.append((name, status, target))
-    except nofollow.NoFile:
-        return []
-    return found
+def _may_read(name: str, parent: int) -> bool:
+    return os.access(name, os.R_OK, dir_fd=parent, effective_ids=True)
 
 
-def _mark(status: os.stat_result) -> Mark:
-    return (0, 0) if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
+def _add_entry(archive: tarfile.TarFile, base: str, name: str, mark: Mark) -> None:
+    """Adds a file, a directory or a link to a batch. Raises nofollow.NoFile, or PermissionError."""
+    if not mark[2]:
+        packing.add(archive, base, name, name)
+        return
+    parts = tuple(name.split("/"))
+    with nofollow.directory(base, parts[:-1]) as parent:
+        try:
+            status = os.lstat(parts[-1], dir_fd=parent)
+        except FileNotFoundError as error:
+            raise nofollow.NoFile(error.errno, error.strerror, name) from error
+        if not stat.S_ISLNK(status.st_mode):
+            raise nofollow.NoFile(errno.ENOENT, "not a link any more", name)
+        archive.addfile(packing.member_of(name, status, mark[2]))
 
 
-def _stays(base: str, manifest: Manifest, parts: tuple[str, ...], target: str) -> bool:
-    """True if a link leads to something in its directory, also through other links."""
-    above = tuple(manifest.links.split("/"))
-    return nofollow.leads_within(os.path.join(base, *above), parts[len(above) :], target)
+def _mark(status: os.stat_result, link: str = "") -> Mark:
+    return (0, 0, "") if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns, link)
+
+
+def _sent_as(base: str, manifest: Manifest, parts: Parts, target: str, budget: Budget) -> "str | None":
+    """Returns what a link is sent as: its own words if they stay in its directory, else the way that it leads there
+    (from an absolute path, or through other links). None if it leads out.
+    """
+    if not manifest.links:
+        return None
+    root = os.path.join(base, manifest.links)
+    inner = parts[len(manifest.links.split("/")) :]
+    if manifest.takes_link(parts, target) and nofollow.leads_within(root, inner, target):
+        return target
+    place = None if budget.is_spent else resolved(Path(root), inner, ("/opt/ml", root), budget)
+    if not place:
+        return None
+    way = os.path.relpath("/".join(place), "/".join(inner[:-1]) or ".")
+    return way if manifest.takes_link(parts, way) else None
 
 
 def _fitting(names: list[str]) -> list[str]:

@@ -36,6 +36,8 @@ class Manifest:
     end: str = ""
     #: Links come up if they stay in this directory.
     links: str = ""
+    #: The word in which the node says what does not come up. Empty if it does not say that.
+    left_out: str = ""
 
     def carries(self, parts: tuple[str, ...]) -> bool:
         """True if a batch contains this path: it is below one of `self.parts` and not in or below `self.kept`."""

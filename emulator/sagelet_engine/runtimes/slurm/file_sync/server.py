@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sagelet_engine.base import json_files, packing
+from sagelet_engine.base import json_files, left_on_node, packing
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, BatchKey, batch_name, staging_bucket
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
@@ -66,10 +66,11 @@ class Route:
             self.base,
             (self.opt_ml,),
             (f"{self.opt_ml}/input", f"{self.opt_ml}/code"),
-            (f"{run}/{host_files.STARTED}", self.end),
+            (f"{run}/{host_files.STARTED}", self.end, f"{run}/{left_on_node.NAME}"),
             self.output,
             self.end,
             self.opt_ml,
+            f"{run}/{left_on_node.NAME}",
         )
 
     @property

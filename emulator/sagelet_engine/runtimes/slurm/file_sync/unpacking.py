@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.base import extraction, json_files, nofollow
+from sagelet_engine.base import extraction, json_files, left_on_node, nofollow
 from sagelet_engine.base.extraction import Parts
 from sagelet_engine.base.volume import room
 from sagelet_engine.runtimes.node import host_end
@@ -60,6 +60,8 @@ class _Delivery:
             self._remove(_whole(name, content, MOST_DELETED))
         elif name == manifest.end and name:
             self._end(_whole(name, content, MOST_WORD))
+        elif name == manifest.left_out and name:
+            self._left_out(_whole(name, content, MOST_WORD))
         elif name in manifest.words:
             self._word(parts, member, content)
         elif manifest.end and name == json_files.reserved(manifest.end):
@@ -108,6 +110,13 @@ class _Delivery:
         except ValueError as error:
             raise BadBatch(host_end.damaged(error)) from error
         nofollow.write(self._base, self._manifest.end, json.dumps(written).encode())
+
+    def _left_out(self, content: bytes) -> None:
+        try:
+            left_on_node.parsed(content)
+        except ValueError as error:
+            raise BadBatch(f"{self._manifest.left_out!r} is not what a node writes: {error}") from error
+        nofollow.write(self._base, self._manifest.left_out, content)
 
     def _word(self, parts: Parts, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
         if member.isdir():
