@@ -37,7 +37,7 @@ class _Timed(io.RawIOBase):
             if left <= 0:
                 raise TimeoutError("timed out")
             self._socket.settimeout(left)
-        return self._raw.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
+        return self._raw.readinto(buffer)
 
     def close(self) -> None:
         self._raw.close()
@@ -47,7 +47,7 @@ class _Timed(io.RawIOBase):
 class _Answer(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
-        self._timed = _Timed(sock, self.fp.detach())  # type: ignore[attr-defined]
+        self._timed = _Timed(sock, self.fp.detach())
         self.fp = io.BufferedReader(self._timed)
 
     def begin(self) -> None:

@@ -228,8 +228,10 @@ def _made(url: str) -> urllib3.PoolManager:
     timeout = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
     proxy = getproxies().get(urlsplit(url).scheme)
     options: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": AT_ONCE}
-    through_proxy = proxy and not proxy_bypass(urlsplit(url).hostname or "")
-    manager = urllib3.ProxyManager(proxy, **options) if through_proxy else urllib3.PoolManager(**options)
+    if proxy and not proxy_bypass(urlsplit(url).hostname or ""):
+        manager: urllib3.PoolManager = urllib3.ProxyManager(proxy, **options)
+    else:
+        manager = urllib3.PoolManager(**options)
     read_by_steps(manager)
     return manager
 
