@@ -1,6 +1,7 @@
 """Fills a data directory with something of every kind, and describes a data directory for comparison."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.s3.importing import import_directory
 from sagelet_engine.s3.multipart import NamedPart, Uploads
 from sagelet_engine.s3.store import S3Store
+from sagelet_engine.store.iam import IamKey
 from sagelet_engine.store.jobs import Store
 from support.world import request
 
@@ -30,6 +32,7 @@ def fill(data: Path, word: str = "one", keys: Sequence[str] = KEYS) -> None:
     store = Store(data / "sagelet.db")
     for account, region in ACCOUNTS:
         _add_job(store, data, JobKey(account, region, f"done-{word}"))
+        store.iam.change(account, "aws", {IamKey("roles", word): json.dumps({"role": f"{word} of {account}"})})
     store.close()
     objects = S3Store(data / "s3", SystemClock())
     for account, region in ACCOUNTS:
@@ -99,6 +102,8 @@ def contents(data: Path) -> dict[str, Any]:
             (stream,) = store.streams(ended.account, ended.region, job.key.name)
             lines = [event.text for event in store.events(stream.id, limit=100)]
             found[job.key.arn] = (job, lines, store.last_points(ended.id))
+        for account, partition in store.iam.accounts():
+            found[f"iam {account} {partition}"] = store.iam.of(account, partition)
         for stored in objects.catalog.every_object():
             _, data_of = objects.open(stored.bucket, stored.key)
             with data_of:

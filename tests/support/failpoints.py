@@ -91,7 +91,7 @@ class Mortal:
             if self.server.begin():
                 break
             self._bury()
-        self._clients = {name: self.server.client(name, config=CLIENT) for name in ("sagemaker", "s3", "logs")}
+        self._clients = {name: self.server.client(name, config=CLIENT) for name in ("sagemaker", "s3", "logs", "iam")}
         if self._witness is not None:
             self._adopted(began)
 

@@ -1,6 +1,7 @@
 """The jobs under which servers are killed: which job passes which failpoint, and how the job must end."""
 
 import io
+import json
 import tarfile
 import uuid
 from collections.abc import Callable
@@ -358,6 +359,48 @@ def _delete_bucket(mortal: Mortal, name: str) -> None:
             raise
 
 
+def principals(mortal: Mortal) -> Check:
+    """Not a job, but a role with a denial, one whose denial changes, and one that is deleted."""
+    names = [f"principal-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+
+    def call(operation: str, *fine: str, **arguments: Any) -> Any:
+        """Returns the answer, or None if a kill lost it and the operation came through (its error is in `fine`)."""
+
+        def ask(mortal: Mortal) -> Any:
+            try:
+                return getattr(mortal.client("iam"), operation)(**arguments)
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in fine:
+                    raise
+                return None
+
+        return mortal.ask(ask)
+
+    def deny(role: str, action: str) -> None:
+        call("put_role_policy", RoleName=role, PolicyName="p", PolicyDocument=denial(action))
+
+    for name in names:
+        call("create_role", "EntityAlreadyExists", RoleName=name, AssumeRolePolicyDocument=denial("sts:AssumeRole"))
+        deny(name, "s3:GetObject")
+    deny(names[0], "s3:PutObject")
+    call("delete_role_policy", "NoSuchEntity", RoleName=names[1], PolicyName="p")
+    call("delete_role", "NoSuchEntity", RoleName=names[1])
+
+    def check(mortal: Mortal) -> None:
+        policy = mortal.client("iam").get_role_policy(RoleName=names[0], PolicyName="p")["PolicyDocument"]
+        assert policy == json.loads(denial("s3:PutObject"))
+        with pytest.raises(ClientError, match="NoSuchEntity"):
+            mortal.client("iam").get_role(RoleName=names[1])
+
+    check(mortal)
+    return check
+
+
+def denial(action: str) -> str:
+    statement = {"Effect": "Deny", "Action": action, "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
 F = Failpoint
 #: The job that passes a failpoint. `trains` passes all others.
 PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
@@ -373,6 +416,7 @@ PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
     ),
     **dict.fromkeys((F.AFTER_ABORT, F.BEFORE_OBJECT_DELETE, F.AFTER_OBJECT_DELETE), uploads),
     F.AFTER_BUCKET_DELETE: uploads,
+    **dict.fromkeys((F.BEFORE_IAM, F.AFTER_IAM), principals),
     **dict.fromkeys((F.AFTER_ORCHESTRATION, F.BEFORE_DECISION, F.AFTER_DECISION), tunes),
     **dict.fromkeys((F.BEFORE_CHILD, F.AFTER_CHILD), runs_steps),
     **dict.fromkeys((F.AFTER_ORCHESTRATION_STOP, F.AFTER_CHILD_STOP), stops_tuning),

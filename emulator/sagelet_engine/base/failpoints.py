@@ -155,6 +155,12 @@ class Failpoint(str, Enum):
     #: A bucket and its uploads are deleted. The uploads' files still exist.
     AFTER_BUCKET_DELETE = "after-bucket-delete"
 
+    # IAM
+    #: moto's IAM has a change. It is not durable yet, and the client has no answer.
+    BEFORE_IAM = "before-iam"
+    #: The change is durable. The client has no answer yet.
+    AFTER_IAM = "after-iam"
+
     # `sagelet hub`, whose commands need no server
     #: The files of a new revision are in their place. No repository names them yet.
     AFTER_HUB_BLOBS = "after-hub-blobs"

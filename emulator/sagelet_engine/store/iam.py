@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
@@ -46,9 +48,11 @@ class IamRecords:
         """Makes records durable, all or none of them. None removes a record."""
         gone = [(account, partition, *key) for key, record in changed.items() if record is None]
         there = [(account, partition, *key, record) for key, record in changed.items() if record is not None]
+        failpoint(Failpoint.BEFORE_IAM)
         with self._write() as db:
             db.executemany("DELETE FROM iam WHERE account = ? AND partition = ? AND kind = ? AND name = ?", gone)
             db.executemany("INSERT OR REPLACE INTO iam VALUES (?, ?, ?, ?, ?)", there)
+        failpoint(Failpoint.AFTER_IAM)
 
     def forget(self, account: str) -> None:
         """Removes all records of an account."""

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.moto.iam import CHANGERS
 from sagelet_api.services.moto.iam_records import KINDS, IamUnreadable, records_of, restore
+from sagelet_engine.state.exporting import export_data
+from sagelet_engine.state.importing import import_data
 from sagelet_engine.store.iam import IamKey
 from support.api_world import ACCOUNT, ApiWorld
 
@@ -94,6 +97,21 @@ def test_all_of_it_is_there_after_a_restart(tmp_path: Path, own_bridge: MotoBrid
     with ApiWorld(tmp_path, own_bridge) as world:
         assert everything(world.client("iam")) == before
         assert records_of(own_bridge.iam.of(ACCOUNT, "aws")) == records
+
+
+def test_all_of_it_is_exported_and_imported(tmp_path: Path, own_bridge: MotoBridge) -> None:
+    with ApiWorld(tmp_path / "one", own_bridge) as world:
+        fill(world.client("iam"))
+        before = everything(world.client("iam"))
+        # While the server goes on.
+        export_data(world.settings.data, tmp_path / "saved.tar")
+        world.client("iam").create_user(UserName="later")
+    own_bridge.process.forget()
+    import_data(tmp_path / "saved.tar", tmp_path / "two/data")
+    with ApiWorld(tmp_path / "two", own_bridge) as world:
+        assert everything(world.client("iam")) == before
+        with pytest.raises(ClientError, match="NoSuchEntity"):
+            world.client("iam").get_user(UserName="later")
 
 
 def test_what_is_deleted_stays_deleted(tmp_path: Path, own_bridge: MotoBridge) -> None:
