@@ -103,7 +103,8 @@ def contents(data: Path) -> dict[str, Any]:
             lines = [event.text for event in store.events(stream.id, limit=100)]
             found[job.key.arn] = (job, lines, store.last_points(ended.id))
         for account, partition in store.iam.accounts():
-            found[f"iam {account} {partition}"] = store.iam.of(account, partition)
+            records = store.iam.of(account, partition).items()
+            found |= {f"iam {account} {partition} {'/'.join(key)}": record for key, record in records}
         for stored in objects.catalog.every_object():
             _, data_of = objects.open(stored.bucket, stored.key)
             with data_of:

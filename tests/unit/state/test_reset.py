@@ -52,7 +52,7 @@ def test_nothing_of_ours_is_left_and_all_of_others(data: Path) -> None:
 def test_one_kind_may_stay(data: Path, scope: str) -> None:
     before = contents(data)
     assert reset_data(data, scope, []) == []
-    stays = ("s3://",) if scope == "jobs" else ("arn:", "jobs")
+    stays = ("s3://",) if scope == "jobs" else ("arn:", "jobs", "iam")
     assert contents(data) == {name: found for name, found in before.items() if name.startswith(stays)}
 
 
