@@ -30,7 +30,9 @@ class NotBack(SageletError):
 
 @click.command()
 @click.option(
-    "--only", type=click.Choice(["jobs", "objects", "hub"]), help="Leave the others. Jobs: with logs, metrics, pipelines and IAM."
+    "--only",
+    type=click.Choice(["jobs", "objects", "hub"]),
+    help="Leave the others. Jobs: with logs, metrics, pipelines and IAM.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
