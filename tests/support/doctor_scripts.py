@@ -4,7 +4,9 @@
 """
 
 import json
+import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from sagelet_engine.doctor.rules import stall
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
+from support import forked_python
 from support.training_host import TrainingHost, poll
 
 ROOT = Path(__file__).parents[2]
@@ -143,7 +146,7 @@ def _portable(line: str, base: Path) -> str:
     there = {str(base): "/opt/ml", str(ROOT): "/opt/sagelet", sys.prefix: "/usr", sys.base_prefix: "/usr"}
     for directory, other in there.items():
         line = line.replace(directory, other)
-    return line
+    return re.sub(rf"{re.escape(tempfile.gettempdir())}/{forked_python.PREFIX}\w+", "/usr", line)
 
 
 def case(one: Run, record: dict[str, Any], native: dict[str, Any] | None = None) -> Case:

@@ -27,6 +27,8 @@ STARTUP = HERE / "startup"
 #: Names the directory of the sockets. Tests have it from the process that deals them to workers.
 VARIABLE = "TEST_FORKED_PYTHON"
 UNFORKED = "SAGELET_TEST_UNFORKED"
+#: Of the directory's name.
+PREFIX = "sagelet-forks-"
 _PROGRAM = """#!{python} -IS
 import sys
 sys.path.insert(0, {here!r})
@@ -39,7 +41,7 @@ def prepare() -> None:
     """Makes the directory for this process and those that it starts. Its templates end with this process."""
     if os.environ.get(UNFORKED) == "1" or sys.platform != "linux":
         return
-    directory = Path(tempfile.mkdtemp(prefix="sagelet-forks-"))
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     (directory / "owner").write_text(str(os.getpid()))
     program = directory / "bin" / "python"
     program.parent.mkdir()
