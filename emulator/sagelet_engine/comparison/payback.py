@@ -61,7 +61,9 @@ def of_one_run(baseline: Side, side: Side, found: Speed | None) -> BreakEven | N
 
 def break_even(found: Speed, cost: float, native_step: float, ran: int) -> BreakEven:
     """`cost`: seconds of compiling. `native_step`: seconds in which the native job trains on the rows of a step."""
-    steps = _steps(found.ratio, cost, native_step)
+    steps, seconds = _paid(found.ratio, cost, native_step)
+    earliest, earliest_seconds = _paid(found.high, cost, native_step)
+    latest, latest_seconds = _paid(found.low, cost, native_step)
     return BreakEven(
         found.job,
         cost,
@@ -69,17 +71,25 @@ def break_even(found: Speed, cost: float, native_step: float, ran: int) -> Break
         ran,
         (1 - 1 / found.ratio) * 100,
         found.label,
-        None if steps is None else cost + steps * native_step / found.ratio,
-        None if found.high is None else _steps(found.high, cost, native_step),
-        None if found.low is None else _steps(found.low, cost, native_step),
+        seconds,
+        earliest,
+        latest,
+        earliest_seconds,
+        latest_seconds,
         found.told,
     )
 
 
-def _steps(ratio: float, cost: float, native_step: float) -> int | None:
-    """Returns the step at which the time that compiled steps save is the time of compiling. None: never."""
-    saved = native_step * (1 - 1 / ratio)
-    return math.ceil(cost / saved - 1e-9) if saved > 0 else None
+def _paid(ratio: float | None, cost: float, native_step: float) -> tuple[int | None, float | None]:
+    """Returns the step at which the time that compiled steps save is the time of compiling, and the seconds until then.
+
+    None: never, or the ratio is not known.
+    """
+    saved = 0.0 if ratio is None else native_step * (1 - 1 / ratio)
+    if ratio is None or saved <= 0:
+        return None, None
+    steps = math.ceil(cost / saved - 1e-9)
+    return steps, cost + steps * native_step / ratio
 
 
 def length(baseline: Side, asked: int | None) -> tuple[int, str] | None:

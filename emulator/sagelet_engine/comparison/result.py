@@ -106,6 +106,9 @@ class BreakEven:
     #: At the ends of the interval of the speed. None: never, or not known.
     earliest: int | None = None
     latest: int | None = None
+    #: Of training until these steps.
+    earliest_seconds: float | None = None
+    latest_seconds: float | None = None
     #: True if the runs say which job is faster. If not, `steps` may as well be the other end of the interval.
     told: bool = False
 

@@ -189,19 +189,21 @@ def _compilation(side: Side) -> str:
 def in_words(even: BreakEven) -> str:
     """Says when compiling has paid for itself, without a full stop."""
     if not even.told:
-        ends = " at best, ".join(_at(steps) for steps in (even.earliest, even.latest))
-        return f"Whether that pays is too noisy to say: {ends} at worst"
-    if even.steps is None or even.seconds is None:
+        best, worst = _at(even.earliest, even.earliest_seconds), _at(even.latest, even.latest_seconds)
+        return f"Whether that pays is too noisy to say: at best {best}; at worst {worst}"
+    if even.steps is None:
         return "Without that time it trains no faster than the native job here, so that never pays"
     long_run = f"a long training approaches {int(even.long_run_percent)}% less time"
-    when = f"{_at(even.steps)}, {duration(even.seconds)} of training"
+    when = _at(even.steps, even.seconds)
     if even.ran >= even.steps:
         return f"That paid {when}; it ran {even.ran:,} steps, and {long_run}"
     return f"That pays {when}; it ran only {even.ran:,} steps, and {long_run}"
 
 
-def _at(steps: int | None) -> str:
-    return "never" if steps is None else f"at step {steps:,}"
+def _at(steps: int | None, seconds: float | None) -> str:
+    if steps is None or seconds is None:
+        return "never"
+    return f"at step {steps:,}, {duration(seconds)} of training"
 
 
 def duration(seconds: float) -> str:

@@ -70,7 +70,9 @@ def test_no_difference_is_neither_faster_nor_slower() -> None:
         "Train both several times in turn: `sagelet compare NATIVE COMPILED --repeat 3`."
     )
     assert not {"throughput", "runtime", "billable"} & said.keys()
-    assert said["break-even"] == "Whether that pays is too noisy to say: at step 26 at best, never at worst."
+    assert said["break-even"] == (
+        "Whether that pays is too noisy to say: at best at step 26, 25.7 seconds of training; at worst never."
+    )
     assert said["cost"] == "same costs $0.1200, plain $0.1200."
 
 
@@ -125,8 +127,10 @@ def test_speeds_that_hardly_differ_do_not_say_whether_compiling_pays() -> None:
     found = compare([native(), facts("close", compiled=True, seconds=130, log=trainer(109))])
     (even,) = found.break_evens
     assert not even.told
-    assert words(found)["break-even"].startswith("Whether that pays is too noisy to say: at step ")
-    assert words(found)["break-even"].endswith(" at best, never at worst.")
+    assert words(found)["break-even"].startswith("Whether that pays is too noisy to say: at best at step ")
+    assert words(found)["break-even"].endswith(" of training; at worst never.")
+    assert even.earliest_seconds is not None
+    assert (even.latest, even.latest_seconds) == (None, None)
 
 
 def test_a_median_that_contradicts_the_mean_says_nothing_of_compiling() -> None:
