@@ -7,6 +7,8 @@ meanwhile, and has a time limit. With `re`, one definition that backtracks for e
 
 import math
 import struct
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -18,8 +20,12 @@ from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.spec import MetricDefinition
 from sagelet_engine.telemetry.patterns import expanded, needed_text, quick_length
 
-#: Seconds that one definition may take for one line. An ordinary one takes microseconds.
-TIMEOUT_S = 1.0
+#: Seconds that one definition may take for one line. An ordinary one takes microseconds. Once so many definitions of a
+#: job have taken longer, the others have less.
+TIMEOUT_S, SLOW, LATER_S = 1.0, 2, 0.25
+#: CPU seconds that the definitions of a host may take together, and what each line and each character of it adds to
+#: them. 40 ordinary definitions take less.
+ALLOWED_S, LINE_S, CHARACTER_S = 2.0, 0.01, 2e-6
 #: Characters of a metric's name that a line shows.
 _SHOWN = 100
 #: Elements of a regex whose counted groups are copied. Each takes about 300 bytes once it is compiled.
@@ -62,6 +68,13 @@ class MetricDefinitions:
     def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
         self._definitions = {one.name: _definition(one.regex) for one in definitions}
         self._notes: list[str] = []
+        self._timeout_s = TIMEOUT_S
+        self._slow = 0
+        #: CPU seconds that are left, and that each definition has taken since something is missing.
+        self._left_s = ALLOWED_S
+        self._taken_s: defaultdict[str, float] = defaultdict(float)
+        #: True while something is missing. To look at the time of each definition takes as long as most of them.
+        self._is_watched = False
         #: Metrics and values that a line has named.
         self._odd: set[tuple[str, str]] = set()
 
@@ -74,28 +87,33 @@ class MetricDefinitions:
         """Returns every value in the events, in order, also NaN and infinity. A definition that takes too long is never
         used again.
         """
-        if not self._definitions:
-            return []
-        return [
+        return [point for event in events for point in self._points(event)] if self._definitions else []
+
+    def _points(self, event: LogEvent) -> list[MetricPoint]:
+        began = time.thread_time()
+        points = [
             MetricPoint(name, value, event.time_ms)
-            for event in events
             for name in self._worth_running(event.text)
             for value in self._values(name, event.text)
         ]
+        self._charge(time.thread_time() - began, LINE_S + CHARACTER_S * len(event.text))
+        return points
 
     def _worth_running(self, text: str) -> list[str]:
         return [name for name, definition in self._definitions.items() if definition.needed in text]
 
     def _values(self, name: str, text: str) -> list[float]:
+        began = time.thread_time() if self._is_watched else 0.0
         try:
-            values = list(_values(self._definitions[name], text))
+            values = list(_values(self._definitions[name], text, self._timeout_s))
         except TimeoutError:
-            del self._definitions[name]
-            self._notes.append(
-                f"sagelet: warning: metric {name[:_SHOWN]!a} is left out from here on: its regex takes longer "
-                f"than {TIMEOUT_S} s for a line; write one that does not backtrack"
-            )
+            self._give_up(name, f"its regex takes longer than {self._timeout_s:g} s for a line")
+            self._slow += 1
+            if self._slow == SLOW:
+                self._timeout_s = LATER_S
             return []
+        if self._is_watched:
+            self._taken_s[name] += time.thread_time() - began
         for value in values:
             if not math.isfinite(value) and (name, str(value)) not in self._odd:
                 self._odd.add((name, str(value)))
@@ -105,11 +123,32 @@ class MetricDefinitions:
                 )
         return values
 
+    def _charge(self, seconds: float, allowed_s: float) -> None:
+        """Notes what a line has taken. If all is taken, the definition that has taken most is given up."""
+        self._left_s += allowed_s - seconds
+        if self._left_s >= ALLOWED_S:
+            self._left_s, self._is_watched = ALLOWED_S, False
+            self._taken_s.clear()
+        elif seconds > allowed_s:
+            self._is_watched = True
+        if self._left_s < 0 and self._taken_s.keys() & self._definitions.keys():
+            worst = max(self._definitions, key=self._taken_s.__getitem__)
+            # What the others have taken is little beside it.
+            self._left_s += self._taken_s[worst]
+            self._give_up(worst, f"its regex took {self._taken_s[worst]:.1f} s of CPU so far")
 
-def _values(definition: _Definition, text: str) -> Iterator[float]:
+    def _give_up(self, name: str, why: str) -> None:
+        del self._definitions[name]
+        self._notes.append(
+            f"sagelet: warning: metric {name[:_SHOWN]!a} is left out from here on: {why}; write one that does not "
+            "backtrack"
+        )
+
+
+def _values(definition: _Definition, text: str, timeout_s: float) -> Iterator[float]:
     search = definition.regex.finditer
     group = 1 if definition.regex.groups else 0
-    for match in search(text) if len(text) <= definition.quick else search(text, concurrent=True, timeout=TIMEOUT_S):
+    for match in search(text) if len(text) <= definition.quick else search(text, concurrent=True, timeout=timeout_s):
         # The group may have taken no part in the match, or be no number. AWS emits nothing then.
         value = None if match[group] is None else number_in(match[group])
         if value is not None:

@@ -3,13 +3,17 @@
 import ast
 import math
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sagelet_engine.base.number_text import number_in
 from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.spec import MetricDefinition
+from sagelet_engine.telemetry import metrics
 from sagelet_engine.telemetry.metrics import MetricDefinitions, float32
 
 
@@ -118,3 +122,68 @@ def test_a_definition_that_backtracks_for_ever_is_left_out_and_the_others_go_on(
     (note,) = definitions.take_notes()
     assert note.startswith("sagelet: warning: metric 'r' is left out from here on: its regex takes longer than")
     assert definitions.take_notes() == []
+
+
+def test_definitions_that_backtrack_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones may take long for a line. After these the others have less, and all are left out at that line."""
+    monkeypatch.setattr(metrics, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(metrics, "LATER_S", 0.01)
+    definitions = MetricDefinitions([MetricDefinition(f"r{number}", "(a|aa)+$") for number in range(40)])
+    assert definitions.points([LogEvent(0, "a" * 60 + "!")]) == []
+    limits = [note.partition("longer than ")[2].partition(" s")[0] for note in definitions.take_notes()]
+    assert limits == ["0.1"] * 2 + ["0.01"] * 38
+
+
+@pytest.fixture
+def costs(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """CPU seconds that each search takes, by its regex."""
+    costs: dict[str, float] = {}
+    taken, search = [0.0], metrics._values
+
+    def searched(definition: Any, text: str, timeout_s: float) -> Iterator[float]:
+        taken[0] += costs.get(definition.regex.pattern, 0.0)
+        return search(definition, text, timeout_s)
+
+    monkeypatch.setattr(metrics, "_values", searched)
+    monkeypatch.setattr(metrics, "time", SimpleNamespace(thread_time=lambda: taken[0]))
+    return costs
+
+
+TWO = [MetricDefinition("slow", "slow(.)"), MetricDefinition("loss", "loss=([0-9.]+)")]
+
+
+def test_a_definition_that_takes_long_for_every_line_is_left_out(costs: dict[str, float]) -> None:
+    """Less than the time for a line, at each of thousands: the log would come hours after the job."""
+    costs |= {"slow(.)": 0.09, "loss=([0-9.]+)": 0.001}
+    definitions, lines = MetricDefinitions(TWO), 0
+    while not (notes := definitions.take_notes()):
+        assert len(definitions.points([LogEvent(0, "slow1 loss=1")])) == 2
+        lines += 1
+    # Each adds 0.01 s to the 2 s that they may take.
+    assert 2 / 0.09 < lines < 2 / 0.08 + 2
+    (note,) = notes
+    assert note.startswith("sagelet: warning: metric 'slow' is left out from here on: its regex took 2.")
+    assert note.endswith(" s of CPU so far; write one that does not backtrack")
+    for _ in range(1000):
+        assert [point.name for point in definitions.points([LogEvent(0, "slow1 loss=1")])] == ["loss"]
+    assert definitions.take_notes() == []
+
+
+def test_what_a_definition_took_in_a_long_job_does_not_count_when_another_takes_too_long(
+    costs: dict[str, float],
+) -> None:
+    costs |= {"slow(.)": 0.9, "loss=([0-9.]+)": 0.009}
+    definitions = MetricDefinitions(TWO)
+    for _ in range(1000):
+        definitions.points([LogEvent(0, "loss=1")])
+    for _ in range(4):
+        definitions.points([LogEvent(0, "slow1")])
+    (note,) = definitions.take_notes()
+    assert "'slow'" in note
+
+
+def test_a_long_line_may_take_longer(costs: dict[str, float]) -> None:
+    costs["loss=([0-9.]+)"] = 0.1
+    definitions, line = MetricDefinitions(TWO), "loss=1 " + "x" * 100_000
+    for _ in range(1000):
+        assert len(definitions.points([LogEvent(0, line)])) == 1
