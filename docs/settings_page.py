@@ -57,7 +57,9 @@ JOBS: Mapping[str, str] = {
     "[replayed](../explanation/compiled-training.md#replayed-steps), models are traced at each step; `once`, also "
     "written `dynamo`: a model is [traced once](../how-to/gpu.md#trace-once), too; `lazy`: all is traced at each step",
     "SAGELET_COMPILER": "`inductor`: [Inductor](../how-to/inductor.md) compiles a job that asks for the compiler; "
-    "`xla`: XLA or nothing; not set: XLA, and Inductor where the trial of a GPU's plugin fails",
+    "`xla`: XLA or nothing; `auto`: what [finished the same training "
+    "soonest](../how-to/inductor.md#the-compiler-that-wins); not set: XLA, and Inductor where the trial of a GPU's "
+    "plugin fails",
     "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `plugin`, the default, is "
     "[XLA's CPU plugin](../explanation/compiled-training.md#xlas-client-on-cpus), `builtin` torch_xla's own",
     "SAGELET_GPU_TRIAL": "`always`: the plugin is tried in this job; `kept`, the default: an earlier job's verdict "
@@ -77,7 +79,7 @@ INTERNAL = frozenset(
         "SAGELET_INDUCTOR", "SAGELET_INSTANCE_GPUS",
         "SAGELET_JOB_GPUS", "SAGELET_JOB_ID", "SAGELET_MASTER_PORT", "SAGELET_NOT_COMPILED", "SAGELET_OLD_TRANSFORMERS",
         "SAGELET_PJRT_FRONT", "SAGELET_PJRT_LABEL", "SAGELET_PJRT_NAME", "SAGELET_PJRT_OLDEST",
-        "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_STANDS_IN_FOR",
+        "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_STANDS_IN_FOR", "SAGELET_TRAINING",
         "SAGELET_STAND_IN_TRANSFORMERS", "SAGELET_TICKET", "SAGELET_TRAINING_IMAGE",
         "SAGELET_WORKER_NOTES", "SAGELET_WORKER_PROCESS", "SAGELET_WORLD",
     }

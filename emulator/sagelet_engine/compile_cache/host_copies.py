@@ -9,7 +9,7 @@ from pathlib import Path
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.compile_cache import inductor, plugin_verdicts
 from sagelet_engine.compile_cache.store import CacheStore
-from sagelet_engine.data.compilation import INDUCTOR, XLA, asks_for_compiler, chosen_compiler
+from sagelet_engine.data.compilation import AUTO, INDUCTOR, XLA, asks_for_compiler, chosen_compiler
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.model.job import SecondaryStatus
@@ -130,7 +130,7 @@ def _by_xla(job: TrainingJob) -> bool:
 
 def _by_inductor(job: TrainingJob) -> bool:
     """True if Inductor may compile the job: by the user's choice, or where the trial of its GPUs fails."""
-    return chosen_compiler(job.spec) == INDUCTOR or (bool(job.gpus) and chosen_compiler(job.spec) != XLA)
+    return chosen_compiler(job.spec) in (INDUCTOR, AUTO) or (bool(job.gpus) and chosen_compiler(job.spec) != XLA)
 
 
 def _copy(entry: Path, target: Path) -> None:

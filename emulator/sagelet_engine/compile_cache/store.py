@@ -3,7 +3,8 @@
 An entry is "SAGELET1", the SHA-256 of the rest, and the rest. XLA's is a file of images/runtime, pjrt_front.c: the rest
 is a serialized executable, and the name is the SHA-256 of the program, its options, XLA's flags, the platform and its
 devices, and the versions of torch_xla and the plugin. Inductor's is a file of its cache directory (inductor.py). A
-verdict on a plugin is one, too (plugin_verdicts.py). The account and the image are the directories that an entry is in.
+verdict on a plugin is one, too (plugin_verdicts.py), and so is a table of a training's speeds
+(reports/known_speeds.py). The account and the image are the directories that an entry is in.
 
 No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so entries stay complete
 whatever servers and commands do, and after a `kill -9` at any time. The time of an entry's last use is its file's
@@ -26,9 +27,14 @@ DIRECTORY = "compile-cache"
 DRAFTS = ".drafts"
 MAGIC = b"SAGELET1"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
-NAME = re.compile(r"[0-9a-f]{64}(\.inductor|\.trial)?")
+NAME = re.compile(r"[0-9a-f]{64}(\.inductor|\.trial|\.speeds)?")
 #: What an entry is, by the end of its name.
-KINDS = {"": "XLA's program", ".inductor": "Inductor's file", ".trial": "trial of a plugin"}
+KINDS = {
+    "": "XLA's program",
+    ".inductor": "Inductor's file",
+    ".trial": "trial of a plugin",
+    ".speeds": "how fast a training was",
+}
 _CHUNK = 1 << 20
 
 
@@ -36,7 +42,8 @@ _CHUNK = 1 << 20
 class Entry:
     account: str
     image: str
-    #: 64 hexadecimal digits; behind them `.inductor` for Inductor's, `.trial` for a trial's.
+    #: 64 hexadecimal digits; behind them `.inductor` for Inductor's, `.trial` for a trial's, `.speeds` for a table of
+    #: speeds.
     name: str
     #: Bytes.
     size: int

@@ -16,7 +16,7 @@ LIMIT = 64 * 1024
 #: Characters of a reason that fit a status message.
 SHOWN = 300
 #: The variable with which a job chooses its compiler (images/runtime, inductor/choice.py).
-COMPILER, XLA, INDUCTOR = "SAGELET_COMPILER", "xla", "inductor"
+COMPILER, XLA, INDUCTOR, AUTO = "SAGELET_COMPILER", "xla", "inductor", "auto"
 _TRUE = frozenset({"true", "1", "yes"})
 
 
@@ -29,7 +29,7 @@ def asks_for_compiler(spec: TrainingSpec) -> bool:
 
 
 def chosen_compiler(spec: TrainingSpec) -> str:
-    """Returns what the job's Environment says: XLA, INDUCTOR, or an empty string if it leaves the choice to sagelet."""
+    """Returns what the job's Environment says: XLA, INDUCTOR, AUTO, or an empty string if it says nothing."""
     return spec.environment.get(COMPILER, "").strip().lower()
 
 

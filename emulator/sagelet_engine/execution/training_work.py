@@ -25,7 +25,7 @@ from sagelet_engine.model.runtime import LaunchPlan, Observation
 from sagelet_engine.model.spec import InputMode
 from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.model.verdict import EndNotes
-from sagelet_engine.reports import compile_reports
+from sagelet_engine.reports import compile_reports, known_speeds
 from sagelet_engine.reports.compile_reports import CompileReports, Findings
 from sagelet_engine.reports.doctor_inputs import DoctorInputs, End
 from sagelet_engine.telemetry.compiler.report import CompilerReport
@@ -71,6 +71,7 @@ class TrainingWork:
             write_authorities(services.authority, host.config)
             failpoint(Failpoint.AFTER_STAGING_HOST)
         services.cache.populate(job, self.directories)
+        known_speeds.lay_out(services.cache.store, job, self.directories)
         self._pipes.stage(objects)
 
     def staged(self) -> None:
@@ -127,7 +128,8 @@ class TrainingWork:
 
         try:
             diagnosed = judge is not None and self._services.runtime.runs_scripts
-            return self._reports.conclude(self._job, consult if diagnosed else None, self._job_context.notes.add)
+            note, cache = self._job_context.notes.add, self._services.cache.store
+            return self._reports.conclude(self._job, consult if diagnosed else None, note, cache)
         except OSError as error:
             if is_full(error):
                 raise
@@ -148,5 +150,15 @@ class TrainingWork:
         lines = self._services.cache.harvest(self._job, self.directories)
         report = compile_reports.kept(self.directories)
         compiled = report is not None and report.compiled
+        if report is not None:
+            lines += self._kept_speed(report)
         uploader = Uploader(self._services.objects, self._job, self.directories, with_report=compiled)
         return [*lines, *uploader.upload()]
+
+    def _kept_speed(self, report: CompilerReport) -> list[str]:
+        """Keeps how fast the job was. Returns a line if that failed: the job's result is worth more."""
+        try:
+            known_speeds.keep(self._services.cache.store, self._job, report, self._services.clock.now_ms())
+        except OSError as error:
+            return [f"sagelet: warning: how fast this job was is not kept for SAGELET_COMPILER=auto: {error}"]
+        return []

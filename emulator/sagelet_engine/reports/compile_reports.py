@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagelet_engine.base.clock import Clock
+from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.text import log_lines
 from sagelet_engine.model.sinks import MetricSink, publish
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports import known_speeds
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.points import points
 from sagelet_engine.telemetry.compiler.reading import workers_of
@@ -78,12 +80,13 @@ class CompileReports:
             self._keep(report)
             self._publish(job, report, note)
 
-    def conclude(self, job: TrainingJob, diagnose: Diagnose | None, note: Note) -> list[str]:
+    def conclude(self, job: TrainingJob, diagnose: Diagnose | None, note: Note, cache: CacheStore) -> list[str]:
         """Keeps the report of hosts that are down. Returns lines for the log of a compiled job. May be repeated.
 
-        Without `diagnose` it keeps the findings of an earlier call.
+        Without `diagnose` it keeps the findings of an earlier call. `cache`: where the speeds of earlier runs are.
         """
         report = read(job, self._directories, final=True) or _of(job, (), final=True)
+        report = replace(report, others=known_speeds.others(cache, job, report))
         findings = self._earlier(job) if diagnose is None else diagnose(report)
         if not report.workers and not findings:
             return []
@@ -92,6 +95,7 @@ class CompileReports:
         if report.workers:
             self._publish(job, report, note)
         own = [f"sagelet: {summary(report)}"] if report.compiled else []
+        own += [line] if (line := known_speeds.line(report)) else []
         return own + list(log_lines(job.key.name, findings))
 
     def _earlier(self, job: TrainingJob) -> Findings:

@@ -56,6 +56,9 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
         network_interface_name=resources.get("network_interface_name", "eth0"),
         current_host=resources["current_host"],
         current_instance_type=resources["current_instance_type"],
+        hyperparameters=environment.read_hyperparameters(),
+        # A channel brings the scripts.
+        module_dir="",
     )
     added = image.loading_environment(environ) | framework.thread_environment(environ)
     added |= framework.compiler_environment(job, environ)
@@ -67,6 +70,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     # PYTHONPATH brings the hooks. In a job that needs none, its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
     added |= framework.report_environment(job, environ)
+    added |= framework.training_environment(job, environ)
     added |= framework.stand_in_environment(job, environ)
     added |= requirements.constrain(environment.base_dir, environ)
     added |= {driver_install.VARIABLE: " ".join(requirements.kept())}

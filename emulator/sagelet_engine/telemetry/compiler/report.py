@@ -28,6 +28,22 @@ class KeptFinding(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
+class OtherCompiler:
+    """What the job's training takes natively or by another compiler: the figures of its last run."""
+
+    #: `native`, `xla` or `inductor`.
+    compiler: str = ""
+    #: The name of that run's job.
+    job: str = ""
+    step_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    #: The host's part of a step; see Figures.
+    dispatch_seconds: float = 0.0
+    #: Of a worker, for as many steps as this job did.
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class CompilerReport:
     #: The job's name.
     job: str = ""
@@ -48,6 +64,8 @@ class CompilerReport:
     #: The workers' reports, by rank.
     workers: tuple[WorkerReport, ...] = ()
     total: Figures = field(default_factory=Figures)
+    #: Natively and by the compilers that did not compile it, where an earlier run is known.
+    others: tuple[OtherCompiler, ...] = ()
     #: What the doctor found; see docs/reference/doctor.md. JSON-ready.
     findings: tuple[KeptFinding, ...] = ()
     version: int = VERSION

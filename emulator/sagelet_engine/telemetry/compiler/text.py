@@ -44,6 +44,11 @@ def heading(report: CompilerReport) -> str:
     return how + (f" (NOT COMPILED: {report.reason})" if report.reason else "")
 
 
+def by_compiler(name: str) -> str:
+    """Returns how `native`, `xla` or `inductor` trains, for people."""
+    return {"native": "natively", "xla": "by XLA", "inductor": "by Inductor"}.get(name, f"by {name}")
+
+
 def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 

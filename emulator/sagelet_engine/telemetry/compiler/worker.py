@@ -249,6 +249,8 @@ class WorkerReport(Figures):
     local_rank: int = 0
     world_size: int = 1
     pid: int = 0
+    #: Which training it is: 64 hexadecimal digits, of the first worker's. Empty if nobody knows.
+    training: str = ""
     #: `inductor`, or empty for XLA.
     compiler: str = ""
     #: PJRT's platform: CPU, CUDA, ...

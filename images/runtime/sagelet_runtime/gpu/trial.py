@@ -86,7 +86,7 @@ def tried(plugin: gpu.Plugin, environ: Mapping[str, str]) -> Verdict:
 
 def key(plugin: gpu.Plugin, environ: Mapping[str, str]) -> str | None:
     """Returns 64 hexadecimal digits. None if the driver or the GPUs of this host are not known."""
-    machine = _processor_only(environ) if on_cpu(environ) else _gpus(environ)
+    machine = _processor_only(environ) if on_cpu(environ) else gpu_models(environ)
     if machine is None:
         return None
     facts = [_own_code(), sys.version, plugin.digest, environ.get(gpu.KEY, ""), machine, _deciding(environ)]
@@ -137,7 +137,7 @@ def _processor_only(_environ: Mapping[str, str]) -> Sequence[str]:
     return ()
 
 
-def _gpus(environ: Mapping[str, str]) -> Sequence[str] | None:
+def gpu_models(environ: Mapping[str, str]) -> Sequence[str] | None:
     """Returns the driver's version and the models of this host's GPUs. None if its tool does not say."""
     tool = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if tool is None:

@@ -8,20 +8,22 @@ from importlib import util
 
 #: The compiler that the user chose in the job's Environment.
 VARIABLE = "SAGELET_COMPILER"
-XLA, INDUCTOR = "xla", "inductor"
+XLA, INDUCTOR, AUTO = "xla", "inductor", "auto"
 
 
 class UnknownCompiler(Exception):
     """SAGELET_COMPILER has another value than those that sagelet knows."""
 
     def __init__(self, value: str) -> None:
-        super().__init__(f"SAGELET_COMPILER is {value!r} in the job's Environment; use {INDUCTOR!r} or {XLA!r}")
+        super().__init__(
+            f"SAGELET_COMPILER is {value!r} in the job's Environment; use {INDUCTOR!r}, {XLA!r} or {AUTO!r}"
+        )
 
 
 def chosen(environ: Mapping[str, str]) -> str | None:
     """Returns the compiler that the user chose, or None for sagelet's choice. Raises UnknownCompiler."""
     value = environ.get(VARIABLE, "").strip().lower()
-    if value not in ("", XLA, INDUCTOR):
+    if value not in ("", XLA, INDUCTOR, AUTO):
         raise UnknownCompiler(environ[VARIABLE])
     return value or None
 

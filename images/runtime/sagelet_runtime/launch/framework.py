@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sagemaker_training import entry_point, environment, errors
+from sagemaker_training import entry_point, environment, errors, files
 
-from sagelet_runtime.base import compiler, image, installed
+from sagelet_runtime.base import compiler, image, installed, training_key
 from sagelet_runtime.base.say import say
-from sagelet_runtime.base.variables import CONFIGURED, INDUCTOR, NOT_COMPILED
+from sagelet_runtime.base.variables import COMPILE_CACHE, CONFIGURED, INDUCTOR, NOT_COMPILED
 from sagelet_runtime.base.world import VARIABLE, World, gpus_of
 from sagelet_runtime.dynamo import xla as tracing
 from sagelet_runtime.gpu import device, missing_gpu, trial
@@ -22,7 +22,7 @@ from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.inductor import cache as inductor_cache
 from sagelet_runtime.inductor import choice as inductor
-from sagelet_runtime.launch import compilation, device_consensus
+from sagelet_runtime.launch import compilation, device_consensus, known_speeds
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.requirements import held_packages as requirements
 from sagelet_runtime.workers import distribution, runners, worker_failures
@@ -61,6 +61,7 @@ def run(job: Any) -> None:
     added = job.to_env_vars() | basic | compiler_environment(job, os.environ)
     added |= workers_environment(job, os.environ, name, world)
     added |= report_environment(job, os.environ)
+    added |= training_environment(job, os.environ)
     added |= hugging_face_environment(os.environ)
     added |= stand_in_environment(job, os.environ)
     say_runner(name, job, world, added)
@@ -194,6 +195,26 @@ def report_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     return {writer.DIRECTORY: directory}
 
 
+def training_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns what a worker makes the training's key of."""
+    return {training_key.VARIABLE: f"{_shape(job, environ)}:{_code_directory(job)}"}
+
+
+def _shape(job: Any, environ: Mapping[str, str]) -> str:
+    gpus = gpu.gpu_count(environ, job.num_gpus)
+    models = trial.gpu_models(environ) if gpus else None
+    launchers = sorted(set(distribution.FLAGS) & set(job.additional_framework_parameters))
+    hosts = [len(job.hosts), job.current_instance_type, inductor_cache.processor(), gpus, models, bool(launchers)]
+    return training_key.shape(job.hyperparameters, repr(hosts))
+
+
+def _code_directory(job: Any) -> str:
+    """Returns where the scripts are, or will be: in jobs of SDK v3 a channel brings them."""
+    if job.module_dir:
+        return str(environment.code_dir)
+    return os.path.join(environment.base_dir, "input", "data", "code")
+
+
 def native_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Keeps Accelerate and Transformers off XLA. Without this they use XLA as soon as torch_xla can be imported."""
     return {} if "USE_TORCH_XLA" in environ else {"USE_TORCH_XLA": "0"}
@@ -227,6 +248,11 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
         added = {CONFIGURED: "1"}
         say("the compiler is not enabled, but distribution pytorchxla runs its workers on PyTorch/XLA all the same")
     gpus = gpu.gpu_count(environ, job.num_gpus)
+    if chosen == inductor.AUTO:
+        chosen, reason = _soonest(job, environ, gpus)
+        if chosen == known_speeds.NATIVE:
+            native = device.DeviceChoice("CUDA" if gpus else "CPU", reason, compiled=False)
+            return _native_environment(native, job, environ)
     if chosen == inductor.INDUCTOR:
         choice = device.DeviceChoice("CUDA" if gpus else "CPU", f"{inductor.VARIABLE} is {inductor.INDUCTOR}")
         return {**added, **_inductor_environment(choice, job, environ)}
@@ -249,6 +275,24 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
         # none is, the Trainer prints no losses.
         "LOCAL_RANK": environ.get("LOCAL_RANK", "0"),
     }
+
+
+def _soonest(job: Any, environ: Mapping[str, str], gpus: int) -> tuple[str, str]:
+    """Returns what SAGELET_COMPILER=auto takes, and why, and says so."""
+    # Hosts may be of several kinds, and then would not take the same.
+    if len(job.hosts) > 1:
+        choice = known_speeds.Choice(inductor.XLA, "with several hosts it is always XLA")
+    else:
+        if job.module_dir:
+            # entry_point.run leaves a directory with files as it is.
+            files.download_and_extract(job.module_dir, environment.code_dir)
+        directory = Path(_code_directory(job))
+        key = training_key.key(_shape(job, environ), directory)
+        runs = known_speeds.read(Path(environ.get(COMPILE_CACHE, "")), key) if COMPILE_CACHE in environ else {}
+        texts = (text for _, text in training_key.scripts(directory))
+        choice = known_speeds.choose(runs, job.hyperparameters, texts, gpus)
+    say(f"{inductor.VARIABLE}={inductor.AUTO} trains {known_speeds.NAMES[choice.compiler]}: {choice.reason}")
+    return choice.compiler, choice.reason
 
 
 def _agreed(choice: device.DeviceChoice, job: Any, environ: Mapping[str, str]) -> device.DeviceChoice:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
+from sagelet_runtime.base import training_key
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting import idling
@@ -41,6 +42,8 @@ class Writer:
         self._guard = threading.RLock()
         self._drafts = itertools.count()
         self._written = 0.0
+        #: Before the script runs, which may write scripts itself.
+        self._training = training_key.of_process(os.environ) if _number("RANK", 0) == 0 else ""
         #: True once the final report is written.
         self._ended = False
 
@@ -70,7 +73,7 @@ class Writer:
                 recorder.steps.intervals.finish()
             document = self._compose()
             if document is not None:
-                self._replace({**_identity(recorder), **document, "finished": finished})
+                self._replace({**_identity(recorder), "training": self._training, **document, "finished": finished})
         except Exception as error:
             say_once(f"the compile report could not be written: {error!r}")
         finally:
