@@ -17,6 +17,7 @@ SECTIONS = (
     pytest.param("models", marks=pytest.mark.xla),
     pytest.param("compiled", marks=pytest.mark.xla),
     pytest.param("fixed", marks=pytest.mark.xla),
+    pytest.param("step", marks=pytest.mark.xla),
     pytest.param("slurm", marks=pytest.mark.slurm),
 )
 

@@ -10,6 +10,7 @@ PAGES = {
     "compiled": DOCS / "explanation" / "same-model.md",
     "fixed": DOCS / "explanation" / "same-model.md",
     "models": DOCS / "explanation" / "same-model.md",
+    "step": DOCS / "explanation" / "compiled-training.md",
     "slurm": DOCS / "how-to" / "slurm.md",
     "first-job": DOCS / "how-to" / "install.md",
 }

@@ -34,10 +34,10 @@ class Driver:
         loaded: int = asked.executable
         return loaded
 
-    def run(self, loaded: int, devices: int = 1, *, asks: bool = True) -> bool:
+    def run(self, loaded: int, devices: int = 1, *, asks: bool = True, arguments: int = 0) -> bool:
         """Returns whether the plugin ran it. `asks`: torch_xla wants the events, too."""
         events = (c.c_void_p * devices)()
-        asked = Execute(c.sizeof(Execute), None, loaded, c.addressof(self._options), None, devices)
+        asked = Execute(c.sizeof(Execute), None, loaded, c.addressof(self._options), None, devices, arguments)
         asked.complete = c.addressof(events) if asks else None
         ran = not self._call(self._functions[55])(c.addressof(asked))
         assert all(events) == (asks and ran)
@@ -61,8 +61,8 @@ def main(front: str) -> dict[str, object]:
     seen = driver.seen
     step, rest = driver.compile("step"), driver.compile("rest")
     began = time.perf_counter()
-    driver.run(step)
-    driver.run(rest, asks=False)
+    driver.run(step, arguments=3)
+    driver.run(rest, asks=False, arguments=4)
     own = driver.events()
     before = [seen.dispatched(), seen.done_at(1), seen.done_at(2)]
     first, second = driver.end(), driver.end()
@@ -75,6 +75,7 @@ def main(front: str) -> dict[str, object]:
     busy, wall = seen.busy_seconds(), time.perf_counter() - began
     return {
         "before": before,
+        "arguments": seen.arguments(),
         "half": half,
         "late": [done[0] - first, done[1] - second, seen.done_at(3) - third],  # type: ignore[operator]
         "busy": busy,

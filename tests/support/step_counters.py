@@ -33,7 +33,15 @@ def counters() -> dict[str, int]:
             return int(native._xla_counter_value(name) or 0)
         return int((native._xla_metric_data(name) or (0, 0))[place])
 
-    return {name: value(*which) for name, which in COUNTS.items()}
+    return {**{name: value(*which) for name, which in COUNTS.items()}, "arguments": _arguments()}
+
+
+def _arguments() -> int:
+    """Returns how many arguments the process's programs had. The library before the plugin counts them."""
+    from sagelet_runtime.gpu import executions
+
+    seen = executions.of_process()
+    return seen.arguments() if seen is not None else 0
 
 
 def count() -> None:

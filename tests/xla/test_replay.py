@@ -23,6 +23,7 @@ ROUNDED = {
     "adamw, all",
     "aliases and copies",
     "another norm",
+    "changed in part",
     "clipping",
     "clipping, torch.float64",
     "evaluation",

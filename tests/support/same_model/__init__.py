@@ -1,15 +1,15 @@
 """Trains one set of models natively and compiled through the runtime package, and measures how far they agree."""
 
 import json
-import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy
 
+from support import taking_turns
 from support.training_host import TrainingHost
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -112,28 +112,13 @@ def in_turns(
 
     A kind is the Environment of a compiled job, or None for a native job.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(600)
-        turns = f"127.0.0.1:{listening.getsockname()[1]}"
-        hosts, players = {}, []
-        for number, (kind, variables) in enumerate(kinds.items()):
-            hosts[kind] = start(
-                base / str(number), compiled=variables is not None, threads=threads, turns=turns, models=model,
-                environment=variables or {}, **options,
-            )  # fmt: skip
-            # Each stands still until its first turn, so the next one starts on an idle machine.
-            players.append(listening.accept()[0].makefile("rw"))
-        while players:
-            # The other way round each time, so that no training is always the first of a round.
-            players = [player for player in players if _take_turn(player)][::-1]
-    return {kind: ended(*host, [model])[model] for kind, host in hosts.items()}
 
+    def starting(number: int, variables: Mapping[str, str] | None) -> taking_turns.Start:
+        return lambda turns: start(
+            base / str(number), compiled=variables is not None, threads=threads, turns=turns, models=model,
+            environment=variables or {}, **options,
+        )  # fmt: skip
 
-def _take_turn(player: TextIO) -> bool:
-    """Returns False when the training has ended."""
-    try:
-        player.write("go\n")
-        player.flush()
-        return bool(player.readline())
-    except OSError:
-        return False
+    starts = {kind: starting(number, variables) for number, (kind, variables) in enumerate(kinds.items())}
+    hosts = taking_turns.in_turns(starts)
+    return {kind: Trained.read(host.model, model) for kind, host in hosts.items()}

@@ -13,7 +13,7 @@ from bench.tables import TOO_NOISY, Bar, Figure, Table, against_peer, in_turns, 
 NOT_YET = "**Too noisy to say.**"
 SECTIONS = [
     # It imports what trains.
-    pytest.param(name, marks=pytest.mark.xla) if name in ("models", "compiled") else name
+    pytest.param(name, marks=pytest.mark.xla) if name in ("models", "compiled", "step") else name
     for name in page.PAGES
 ]
 

@@ -246,6 +246,7 @@ def executions(machine: Machine, scenario: str, **variables: str) -> dict[str, A
 def test_a_program_is_done_when_the_device_says_so_and_not_when_its_call_returns(machine: Machine) -> None:
     seen = executions(machine, "main")
     assert seen["before"] == [2, None, None]
+    assert seen["arguments"] == 3 + 4
     assert seen["half"] is None  # It runs on two devices, and has ended on one.
     assert all(late >= 0 for late in seen["late"])
     programs = {one["name"]: one["count"] for one in seen["document"]["programs"]}

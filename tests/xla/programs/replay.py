@@ -172,6 +172,23 @@ def aliases(case: Case) -> Any:
     return optimizer
 
 
+def partly_changed(case: Case) -> Any:
+    """Between the steps the script changes a part of a weight, by views that it takes before and after a step."""
+    optimizer = torch.optim.AdamW(case.parameters, lr=0.05)
+    weight, bias = case.parameters[:2]
+    early = weight.detach()[2]
+    for _ in range(4):
+        case.step(optimizer, clip=0.5)
+        with torch.no_grad():
+            weight[0].fill_(0.5)
+            weight.data.t()[1].mul_(2)
+            early.add_(0.25)
+            bias.view(-1)[1:3] = 0.125
+            weight[3, 0] = 1.5
+        case.see(weight, weight.detach()[:, 1], bias)
+    return optimizer
+
+
 def resumed(case: Case) -> Any:
     optimizer = case.train(torch.optim.AdamW(case.parameters, lr=0.05, amsgrad=True), 3)
     saved = copy.deepcopy(torch_xla.core.xla_model._maybe_convert_to_cpu(optimizer.state_dict()))
@@ -279,6 +296,7 @@ CASES: dict[str, Loop] = {
     "clipping by the script": own_clipping,
     "other weights": new_data,
     "aliases and copies": aliases,
+    "changed in part": partly_changed,
     "resumed": resumed,
     "evaluation": evaluation,
     "views": views,

@@ -13,9 +13,12 @@ MOST_PROGRAMS = 64
 
 
 class Device(ctypes.Structure):
-    """`Device` of pjrt_front.c. Numbers of executions, and nanoseconds."""
+    """`Device` of pjrt_front.c. Numbers of executions and of their arguments, and nanoseconds."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("dispatched", "done", "busy_ns", "idle_ns", "deepest", "lost")]
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in ("dispatched", "done", "busy_ns", "idle_ns", "deepest", "lost", "arguments")
+    ]  # fmt: skip
 
 
 class ProgramTime(ctypes.Structure):
@@ -37,6 +40,10 @@ class Executions:
     def dispatched(self) -> int:
         """Returns how many executions the script has dispatched."""
         return int(self._read().dispatched)
+
+    def arguments(self) -> int:
+        """Returns how many arguments these executions had, all together."""
+        return int(self._read().arguments)
 
     def done_at(self, count: int) -> float | None:
         """Returns when the first `count` executions had ended, by time.perf_counter. None if they have not.

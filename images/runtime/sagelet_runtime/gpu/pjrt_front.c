@@ -378,8 +378,8 @@ static void *platform_name(TextArgs *args) {
 /* Executions whose ends are kept, devices of an execution that are watched, and programs that are told apart, at most. */
 enum { KEPT = 4096, MOST_DEVICES = 64, MOST_PROGRAMS = 64 };
 
-/* Read by sagelet_runtime through ctypes. `lost`: executions that could not be watched. */
-typedef struct { int64_t dispatched, done, busy_ns, idle_ns, deepest, lost; } Device;
+/* Read by sagelet_runtime through ctypes. `lost`: executions that could not be watched. `arguments`: of all others. */
+typedef struct { int64_t dispatched, done, busy_ns, idle_ns, deepest, lost, arguments; } Device;
 typedef struct { char name[64]; int64_t count, busy_ns; } ProgramTime;
 typedef struct { int64_t dispatched_ns, ended_ns; int32_t left, program; } Execution;
 /* One of an execution's devices. `all`: the first of them, by which the last that ends frees all of them. */
@@ -475,21 +475,22 @@ static void meet(void *executable) {
 }
 
 /* Returns the number of a new execution that is dispatched now, or -1 if it cannot be watched: without memory, too. */
-static int64_t dispatched(void *executable, int32_t devices, int memory) {
-  meet(executable);
+static int64_t dispatched(const ExecuteArgs *args, int32_t devices, int memory) {
+  meet(args->executable);
   pthread_mutex_lock(&device_guard);
   int64_t number = device.dispatched, now = now_ns();
   if (number - device.done >= KEPT || devices < 1 || devices > MOST_DEVICES || !memory) {
     device.lost++;
     number = -1;
   } else {
-    executions[number % KEPT] = (Execution){now, 0, devices, program_number(executable)};
+    executions[number % KEPT] = (Execution){now, 0, devices, program_number(args->executable)};
     if (!open_++) {
       if (turned_ns) device.idle_ns += now - turned_ns;
       turned_ns = now;
     }
     if (open_ > device.deepest) device.deepest = open_;
     device.dispatched++;
+    device.arguments += args->count;
   }
   pthread_mutex_unlock(&device_guard);
   return number;
@@ -508,7 +509,7 @@ static void *execute(ExecuteArgs *args) {
   int32_t devices = args->devices > MOST_DEVICES ? -1 : (int32_t)args->devices;
   /* Before the call, because an execution that has begun must be watched to its end. */
   Watched *watched = devices < 1 ? NULL : malloc(devices * sizeof *watched);
-  int64_t number = dispatched(args->executable, devices, watched != NULL);
+  int64_t number = dispatched(args, devices, watched != NULL);
   if (number < 0) free(watched);
   int asked = args->complete != NULL;
   if (number >= 0 && !asked) args->complete = own;

@@ -81,6 +81,8 @@ def _check(settings: Mapping[str, Any], known: frozenset[str], numbers: Sequence
 
 def _adam(*lists: Any, decoupled: bool = False, **settings: Any) -> None:
     """One step of Adam. `lists`: parameters, gradients, first and second moments, their maxima, counts of steps."""
+    import torch
+
     _check(settings, _ADAMS, ("lr", "beta1", "beta2", "weight_decay", "eps"))
     if len(lists) != 6:
         raise NotReplayed("torch calls the step in another way")
@@ -117,8 +119,8 @@ def _adam(*lists: Any, decoupled: bool = False, **settings: Any) -> None:
     changed = [one for kind in (0, *range(2, len(tensors))) for one in tensors[kind]]
     key = (shapes, places, amsgrad, maximize, decay != 0, decoupled)
     _run("adam", key, function, tensors, numbers, changed)
-    for count in counts:
-        count += 1
+    # A number of Python would be made a tensor for each count.
+    torch._foreach_add_(counts, torch.tensor(1.0), alpha=1.0)
 
 
 def _adam_update(p: Any, g: Any, moments: list[Any], common: Sequence[Any], by_step: Sequence[Any]) -> None:

@@ -24,7 +24,15 @@ SHOWN = 200
 #: What programs need, by module. torch_xla 2.1 lacks some of it, and no version promises torch_xla's part.
 NEEDED = {
     # Where torch has get_autocast_dtype, is_autocast_enabled takes a device.
-    "torch": ("get_autocast_dtype",),
+    "torch": (
+        "get_autocast_dtype",
+        "_from_functional_tensor",
+        "_functionalize_commit_update",
+        "_functionalize_replace",
+        "_functionalize_sync",
+        "_is_functional_tensor",
+    ),
+    "torch.autograd.graph": ("increment_version",),
     "torch.compiler": ("is_compiling",),
     "torch_xla.runtime": ("is_spmd",),
     "torch_xla.core.xla_builder": ("create_placeholder_tensor",),
@@ -185,12 +193,25 @@ def run_pending(tensors: Sequence[Any]) -> None:
 
 
 def write(tensors: Sequence[Any], values: Sequence[Any]) -> None:
-    """Puts results into the tensors that the script has. Their aliases (`detach`, `state_dict`) see them, too."""
+    """Puts results into the tensors that the script has. Their aliases (`detach`, `state_dict`) see them, too.
+
+    It does what torch's functionalization does for `copy_` in the end, a third of its work. `tensor.data = value` and
+    torch_xla's `_replace_xla_tensor` leave the old value to aliases, or to those that are made later.
+    """
     import torch
 
-    with torch.no_grad():
-        for tensor, value in zip(tensors, values):
-            tensor.copy_(value)
+    if not all(map(torch._is_functional_tensor, tensors)):
+        with torch.no_grad():
+            for tensor, value in zip(tensors, values):
+                tensor.copy_(value)
+        return
+    replace, commit, sync = torch._functionalize_replace, torch._functionalize_commit_update, torch._functionalize_sync
+    of_xla = torch._from_functional_tensor
+    for tensor, value in zip(tensors, values):
+        replace(tensor, of_xla(value))
+        commit(tensor)
+        sync(tensor)
+    torch.autograd.graph.increment_version(tensors)
 
 
 def signature(*lists: Sequence[Any]) -> tuple[Any, ...]:
@@ -207,13 +228,13 @@ def signature(*lists: Sequence[Any]) -> tuple[Any, ...]:
         raise NotReplayed(f"tensors of {dtype}")
     shapes = tuple(one.shape for one in lists[0])
     for tensors in lists:
-        for tensor, shape in zip(tensors, shapes):
-            if type(tensor) not in plain or tensor.layout is not torch.strided:
-                raise NotReplayed(f"a {type(tensor).__name__} of layout {tensor.layout}")
-            if tensor.device != device or tensor.dtype != dtype:
-                raise NotReplayed(f"tensors of {dtype} on {device} and of {tensor.dtype} on {tensor.device}")
-            if tensor.shape != shape:
-                raise NotReplayed("a state of another shape than its parameter")
+        for kind, layout, where, other in {(type(one), one.layout, one.device, one.dtype) for one in tensors}:
+            if kind not in plain or layout is not torch.strided:
+                raise NotReplayed(f"a {kind.__name__} of layout {layout}")
+            if where != device or other != dtype:
+                raise NotReplayed(f"tensors of {dtype} on {device} and of {other} on {where}")
+        if tuple(one.shape for one in tensors) != shapes:
+            raise NotReplayed("a state of another shape than its parameter")
     if len({id(one) for one in lists[0]}) < len(shapes):
         raise NotReplayed("one tensor twice")
     return dtype, shapes
