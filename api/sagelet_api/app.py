@@ -286,4 +286,5 @@ def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
 def _context(call: Call) -> Context:
     key = call.credential.access_key if call.credential else ""
     role = call.job.request["RoleArn"] if call.job else ""
-    return Context(call.caller, call.region, call.request_id, key, role, call.job_token, call.session)
+    operation = f"{call.service} {call.operation}"
+    return Context(call.caller, call.region, call.request_id, key, role, call.job_token, call.session, operation)

@@ -25,6 +25,8 @@ class Context:
     job_token: str = ""
     #: The STS session whose token came with the request.
     session: StsSession | None = None
+    #: `sagemaker ListTrainingJobs`. Empty for pages, which call operations' parts.
+    operation: str = ""
 
     @property
     def account(self) -> str:

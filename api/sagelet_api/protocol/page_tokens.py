@@ -6,17 +6,21 @@ import json
 from typing import Any
 
 from sagelet_api.protocol.members import Request
+from sagelet_api.protocol.operations import Context
 
+#: The members that say where a page begins and how long it is.
+_PLACES = frozenset({"NextToken", "MaxResults", "nextToken", "limit"})
 Value = str | int | float | None
 Kind = type[str] | type[int] | tuple[type, ...]
 
 
-def fingerprint(request: Request) -> str:
-    """Returns a digest of the request without the size and place of the page. A token only continues the request that
-    it came from.
+def fingerprint(context: Context, request: Request) -> str:
+    """Returns a digest of the operation, its account and region, and the request without the size and place of the
+    page. A token only continues what it came from.
     """
-    asked = {name: value for name, value in request.items() if name not in ("NextToken", "MaxResults")}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    asked = {name: value for name, value in request.items() if name not in _PLACES}
+    whose = [context.operation, context.account, context.region, asked]
+    return hashlib.sha256(json.dumps(whose, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def encode(*values: Value) -> str:

@@ -57,7 +57,9 @@ class LocalCalls:
         for action, resource in needs_of(principal, region, service, operation, fitted):
             self._authorize(principal, action, resource)
         account = principal.account
-        context = Context(principal, region, str(uuid.uuid4()), account, principal.role)
+        context = Context(
+            principal, region, str(uuid.uuid4()), account, principal.role, operation=f"{service} {operation}"
+        )
         if isinstance(found, SharedOperation):
             found = found.handler if found.is_ours(context, fitted) else None
         try:

@@ -100,7 +100,7 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing[TrainingJ
         page = engine.jobs.page(job_query(context, request))
     if page.next is None:
         return Listing(page.jobs, "")
-    token = page_tokens.encode(page_tokens.fingerprint(request), page.next.value, page.next.job_id)
+    token = page_tokens.encode(page_tokens.fingerprint(context, request), page.next.value, page.next.job_id)
     return Listing(page.jobs, token)
 
 
@@ -119,7 +119,7 @@ def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[Tu
     request |= {"StatusEquals": asked.status} if asked.status else {}
     request |= {"NextToken": asked.token} if asked.token else {}
     page = engine.tuning.page(job_query(context, request))
-    return Listing(page.jobs, "" if page.next is None else next_token(request, page.next))
+    return Listing(page.jobs, "" if page.next is None else next_token(context, request, page.next))
 
 
 def _query(context: Context, request: Parameters) -> JobSearch:

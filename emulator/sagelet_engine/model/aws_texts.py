@@ -156,6 +156,15 @@ def upload_denied(uri: object, why: str) -> str:
     return f"Data upload failed:Unable to upload object {uri} (AccessDenied: {why})"
 
 
+def few_combinations(combinations: int, trials: int) -> str:
+    """Returns the text for more training jobs than there are values to try (amazon-sagemaker-operator-for-k8s#123)."""
+    return (
+        "You don't have enough combinations of hyperparameter ranges. The total number of hyperparameter combinations "
+        f"for the provided ranges [{float(combinations)}] must be equal or greater than the value of MaxNumberOfJobs, "
+        f"[{trials}]. Provide additional ranges."
+    )
+
+
 def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
     """Returns the text for an input with nothing under its prefix. Seen at creation (amazon-sagemaker-examples#2489)
     and in FailureReason.

@@ -247,12 +247,13 @@ def test_lists_are_filtered_and_paged(world: ApiWorld) -> None:
         pages = world.sagemaker.get_paginator("list_processing_jobs").paginate(**query)
         return [one["ProcessingJobName"] for page in pages for one in page["ProcessingJobSummaries"]]
 
-    assert names(MaxResults=1) == ["a-1", "a-2", "b-1"]
+    assert names(MaxResults=1) == ["b-1", "a-2", "a-1"]
+    assert names(SortBy="CreationTime", MaxResults=1) == ["a-1", "a-2", "b-1"]
     assert names(NameContains="A-", SortBy="Name", SortOrder="Descending") == ["a-2", "a-1"]
     assert names(StatusEquals="Completed") == ["a-2"]
     first = describe(world, "a-1")
-    assert names(CreationTimeAfter=first["CreationTime"]) == ["a-2", "b-1"]
-    assert names(CreationTimeBefore=describe(world, "b-1")["CreationTime"]) == ["a-1", "a-2"]
+    assert names(CreationTimeAfter=first["CreationTime"]) == ["b-1", "a-2"]
+    assert names(CreationTimeBefore=describe(world, "b-1")["CreationTime"]) == ["a-2", "a-1"]
     assert names(LastModifiedTimeAfter=describe(world, "b-1")["LastModifiedTime"]) == ["a-2"]
     assert "a-2" not in names(LastModifiedTimeBefore=describe(world, "a-2")["LastModifiedTime"])
     with pytest.raises(ClientError, match="Invalid pagination token"):

@@ -608,3 +608,33 @@ def test_somebody_elses_job_with_the_name_of_a_trial(world: ApiWorld) -> None:
     failed = listed(world)[1]
     assert (failed["TrainingJobStatus"], failed["TrainingJobName"]) == ("Failed", taken)
     assert "already exists" in failed["FailureReason"]
+
+
+@pytest.mark.parametrize("strategy", ["Random", "Bayesian", "Hyperband"])
+def test_more_jobs_than_values_are_refused_in_aws_s_words(world: ApiWorld, strategy: str) -> None:
+    ranges = {
+        "IntegerParameterRanges": [{"Name": "i", "MinValue": "1", "MaxValue": "3"}],
+        "CategoricalParameterRanges": [{"Name": "c", "Values": ["a", "b", "a"]}],
+    }
+    resource = {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 3}}
+
+    def asked(jobs: int, ranges: dict[str, Any]) -> dict[str, Any]:
+        limits = {"MaxNumberOfTrainingJobs": jobs, "MaxParallelTrainingJobs": 1}
+        body = tuning_request("Few", ParameterRanges=ranges, ResourceLimits=limits)
+        config = body["HyperParameterTuningJobConfig"] | {"Strategy": strategy}
+        return body | {
+            "HyperParameterTuningJobConfig": config | ({"StrategyConfig": resource} if strategy == "Hyperband" else {})
+        }
+
+    code, text = refused(world.sagemaker.create_hyper_parameter_tuning_job, **asked(7, ranges))
+    assert (code, text) == (
+        "ValidationException",
+        "You don't have enough combinations of hyperparameter ranges. The total number of hyperparameter combinations "
+        "for the provided ranges [6.0] must be equal or greater than the value of MaxNumberOfJobs, [7]. Provide "
+        "additional ranges.",
+    )
+    world.sagemaker.create_hyper_parameter_tuning_job(**asked(6, ranges))
+    continuous = ranges | {"ContinuousParameterRanges": [{"Name": "f", "MinValue": "0", "MaxValue": "1"}]}
+    world.sagemaker.create_hyper_parameter_tuning_job(
+        **asked(7, continuous) | {"HyperParameterTuningJobName": "Enough"}
+    )

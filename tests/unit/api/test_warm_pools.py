@@ -345,7 +345,7 @@ def test_lists_and_searches_know_pools(world: ApiWorld) -> None:
         found = world.sagemaker.list_training_jobs(WarmPoolStatusEquals=status)["TrainingJobSummaries"]
         return [job["TrainingJobName"] for job in found]
 
-    wanted = {"Available": ["four"], "Reused": ["one", "two"], "Terminated": ["three"], "InUse": []}
+    wanted = {"Available": ["four"], "Reused": ["two", "one"], "Terminated": ["three"], "InUse": []}
     assert {status: listed(status) for status in wanted} == wanted
     summaries = world.sagemaker.list_training_jobs()["TrainingJobSummaries"]
     assert {job["TrainingJobName"]: job.get("WarmPoolStatus") for job in summaries} == {

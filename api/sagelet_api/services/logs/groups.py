@@ -50,7 +50,7 @@ class LogGroupOperations:
             raise LogsInvalidParameter(
                 "LogGroup name prefix and LogGroup name pattern are mutually exclusive parameters."
             )
-        after = _after(request)
+        after = _after(context, request)
         wanted = [
             group
             for group in self._all(context)
@@ -65,7 +65,9 @@ class LogGroupOperations:
             page = [{member: group[member] for member in PATTERN_MEMBERS} for group in page]
         answer: Output = {"logGroups": page}
         if len(wanted) > limit:
-            answer["nextToken"] = page_tokens.encode(page[-1]["logGroupName"])
+            answer["nextToken"] = page_tokens.encode(
+                page_tokens.fingerprint(context, request), page[-1]["logGroupName"]
+            )
         return answer
 
     def create_log_group(self, context: Context, request: Request) -> None:
@@ -185,14 +187,14 @@ def _refusal(operation: str) -> Handler:
     return refuse
 
 
-def _after(request: Request) -> str:
+def _after(context: Context, request: Request) -> str:
     """Returns the last name of the page before."""
     if "nextToken" not in request:
         return ""
-    values = page_tokens.decode(request["nextToken"], str)
-    if values is None:
+    values = page_tokens.decode(request["nextToken"], str, str)
+    if values is None or values[0] != page_tokens.fingerprint(context, request):
         raise LogsInvalidParameter("The specified nextToken is invalid.")
-    return str(values[0])
+    return str(values[1])
 
 
 def _group(context: Context, name: str, group: LogGroup) -> Output:

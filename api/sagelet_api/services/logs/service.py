@@ -46,13 +46,15 @@ class TrainingLogs:
             kind=place[-1],
             by_time=by_time,
             descending=request.get("descending", False),
-            after=_values(request, int, str),
+            after=_values(context, request, int, str),
             limit=limit + 1,
         )
         answer: Output = {"logStreams": [_stream(place, stream) for stream in streams[:limit]]}
         if len(streams) > limit:
             last = streams[limit - 1]
-            answer["nextToken"] = page_tokens.encode(last.last_ms or 0, last.name)
+            answer["nextToken"] = page_tokens.encode(
+                page_tokens.fingerprint(context, request), last.last_ms or 0, last.name
+            )
         return answer
 
     def get_log_events(self, context: Context, request: Request) -> Output:
@@ -94,7 +96,7 @@ class TrainingLogs:
             chosen,
             start_ms=start_ms,
             end_ms=end_ms,
-            after=_values(request, int, int, int) or (),
+            after=_values(context, request, int, int, int) or (),
             matches=matches,
             scan=SCAN_EVENTS,
             limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
@@ -109,7 +111,7 @@ class TrainingLogs:
             "searchedLogStreams": [],
         }
         if found.place is not None:
-            answer["nextToken"] = page_tokens.encode(*found.place)
+            answer["nextToken"] = page_tokens.encode(page_tokens.fingerprint(context, request), *found.place)
         return answer
 
     def delete_log_stream(self, context: Context, request: Request) -> None:
@@ -171,14 +173,14 @@ def _place(request: Request) -> dict[str, int]:
     return {"at_least" if match[1] == "f" else "below": number}
 
 
-def _values(request: Request, *kinds: type[str] | type[int]) -> tuple[Any, ...] | None:
+def _values(context: Context, request: Request, *kinds: type[str] | type[int]) -> tuple[Any, ...] | None:
     """Returns the values in the request's nextToken, or None if it has none."""
     if "nextToken" not in request:
         return None
-    values = page_tokens.decode(request["nextToken"], *kinds)
-    if values is None:
+    values = page_tokens.decode(request["nextToken"], str, *kinds)
+    if values is None or values[0] != page_tokens.fingerprint(context, request):
         raise _invalid_token()
-    return values
+    return values[1:]
 
 
 def _invalid_token() -> LogsInvalidParameter:

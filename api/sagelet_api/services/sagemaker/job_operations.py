@@ -151,25 +151,35 @@ def job_query(context: Context, request: Request, default: SortBy = SortBy.CREAT
         warm_pool=PoolStatus(pool) if pool else None,
         training_plan_arn=request.get("TrainingPlanArnEquals"),
         sort_by=sort_by,
-        ascending=request.get("SortOrder", "Ascending") == "Ascending",
+        ascending=request.get("SortOrder", _order(request, default)) == "Ascending",
         limit=request.get("MaxResults", 10),
-        after=_cursor(request, sort_by),
+        after=_cursor(context, request, sort_by),
     )
 
 
-def next_token(request: Request, cursor: Cursor) -> str:
+def _order(request: Request, default: SortBy) -> str:
+    """Returns the order of a list whose request names none.
+
+    The model's documentation says ascending. Without a sort, too, ListTrainingJobs begins with the newest: the Note on
+    its page ("from the most current to the oldest"), its example, and programs that read the first entry.
+    """
+    is_unsorted = "SortBy" not in request and default is SortBy.CREATION_TIME
+    return "Descending" if is_unsorted else "Ascending"
+
+
+def next_token(context: Context, request: Request, cursor: Cursor) -> str:
     """Returns the NextToken of a list. It continues this request only."""
-    return page_tokens.encode(page_tokens.fingerprint(request), cursor.value, cursor.job_id)
+    return page_tokens.encode(page_tokens.fingerprint(context, request), cursor.value, cursor.job_id)
 
 
 def _ms(time: float | None) -> int | None:
     return None if time is None else round(time * 1000)
 
 
-def _cursor(request: Request, sort_by: SortBy) -> Cursor | None:
+def _cursor(context: Context, request: Request, sort_by: SortBy) -> Cursor | None:
     if "NextToken" not in request:
         return None
     values = page_tokens.decode(request["NextToken"], str, int if sort_by is SortBy.CREATION_TIME else str, str)
-    if values is None or values[0] != page_tokens.fingerprint(request):
+    if values is None or values[0] != page_tokens.fingerprint(context, request):
         raise ValidationException(aws_texts.BAD_TOKEN)
     return Cursor(*values[1:])

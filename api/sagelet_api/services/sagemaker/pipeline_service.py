@@ -126,7 +126,7 @@ class PipelineOperations:
         ]
         by_name = request.get("SortBy", "CreationTime") == "Name"
         rows.sort(key=lambda one: (one.key.name.lower(), "") if by_name else (one.created_ms, one.key.arn))
-        shown, token = _page(request, rows, lambda one: one.key.arn)
+        shown, token = _page(context, request, rows, lambda one: one.key.arn)
         return {"PipelineSummaries": [pipeline_view.summary(one) for one in shown], **token}
 
     def delete(self, context: Context, request: Request) -> Output:
@@ -145,7 +145,7 @@ class PipelineOperations:
             for row in self._pipelines.versions(pipeline.key)
             if _is_between(request, "CreatedAfter", "CreatedBefore", row[1])
         ]
-        shown, token = _page(request, rows, lambda row: str(row[0]))
+        shown, token = _page(context, request, rows, lambda row: str(row[0]))
         last = {one.pipeline_version: one for one in self._pipelines.executions(pipeline.key)}
         summaries = [
             pipeline_view.version_summary(pipeline, version, created_ms, last.get(version))
@@ -204,24 +204,24 @@ class PipelineOperations:
         ]
         if request.get("SortBy", "CreationTime") == "PipelineExecutionArn":
             rows.sort(key=lambda one: one.key.arn)
-        shown, token = _page(request, rows, lambda one: one.key.arn)
+        shown, token = _page(context, request, rows, lambda one: one.key.arn)
         summaries = [pipeline_view.execution_summary(one, pipeline.aliases_of(one.pipeline_version)) for one in shown]
         return {"PipelineExecutionSummaries": summaries, **token}
 
     def list_steps(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
-        limit, after = request.get("MaxResults", _PAGE), _continued(request, int)
+        limit, after = request.get("MaxResults", _PAGE), _continued(context, request, int)
         newest_first = request.get("SortOrder", _NEWEST_FIRST) == _NEWEST_FIRST
         runs = self._pipelines.step_page(execution, after, limit + 1, newest_first=newest_first)
         shown = runs[:limit]
-        more = _next(request, shown[-1].begun) if len(runs) > limit else {}
+        more = _next(context, request, shown[-1].begun) if len(runs) > limit else {}
         return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in shown], **more}
 
     def list_parameters(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
         texts = {one["Name"]: one["Value"] for one in execution.request.get("PipelineParameters", [])}
         rows = [(name, texts.get(name, _text(value))) for name, value in execution.parameters.items()]
-        shown, token = _page({**request, "SortOrder": "Ascending"}, rows, lambda row: row[0])
+        shown, token = _page(context, {**request, "SortOrder": "Ascending"}, rows, lambda row: row[0])
         return {"PipelineParameters": [{"Name": name, "Value": value} for name, value in shown], **token}
 
     def describe_definition(self, context: Context, request: Request) -> Output:
@@ -460,31 +460,33 @@ def _is_between(request: Request, after: str, before: str, time_ms: int) -> bool
     return (low is None or time_ms > low * 1000) and (high is None or time_ms < high * 1000)
 
 
-def _page(request: Request, rows: Sequence[T], name: Callable[[T], str]) -> tuple[Sequence[T], Output]:
+def _page(
+    context: Context, request: Request, rows: Sequence[T], name: Callable[[T], str]
+) -> tuple[Sequence[T], Output]:
     """Sorts (the default is AWS's, newest first) and cuts. Returns the page, and NextToken if there is more.
 
     `name`: a text by which a row is found again.
     """
     ordered = [*reversed(rows)] if request.get("SortOrder", _NEWEST_FIRST) == _NEWEST_FIRST else [*rows]
-    if (last := _continued(request, str)) is not None:
+    if (last := _continued(context, request, str)) is not None:
         names = [name(row) for row in ordered]
         ordered = ordered[names.index(last) + 1 :] if last in names else []
     limit = request.get("MaxResults", _PAGE)
     if len(ordered) <= limit:
         return ordered, {}
-    return ordered[:limit], _next(request, name(ordered[limit - 1]))
+    return ordered[:limit], _next(context, request, name(ordered[limit - 1]))
 
 
-def _continued(request: Request, kind: type[V]) -> V | None:
+def _continued(context: Context, request: Request, kind: type[V]) -> V | None:
     """Returns by what the last row of the page before is found. None for the first page. Raises ValidationException."""
     if "NextToken" not in request:
         return None
     values = page_tokens.decode(request["NextToken"], str, kind)
-    if values is None or values[0] != page_tokens.fingerprint(request):
+    if values is None or values[0] != page_tokens.fingerprint(context, request):
         raise ValidationException(aws_texts.BAD_TOKEN)
     last: V = values[1]
     return last
 
 
-def _next(request: Request, last: str | int) -> Output:
-    return {"NextToken": page_tokens.encode(page_tokens.fingerprint(request), last)}
+def _next(context: Context, request: Request, last: str | int) -> Output:
+    return {"NextToken": page_tokens.encode(page_tokens.fingerprint(context, request), last)}

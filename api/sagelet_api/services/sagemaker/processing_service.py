@@ -65,7 +65,7 @@ class ProcessingJobs:
         page = self._engine.processing.listing(job_query(context, request))
         answer: Output = {"ProcessingJobSummaries": [processing_view.summary(job) for job in page.jobs]}
         if page.next is not None:
-            answer["NextToken"] = next_token(request, page.next)
+            answer["NextToken"] = next_token(context, request, page.next)
         return answer
 
     def stop_processing_job(self, context: Context, request: Request) -> None:

@@ -84,10 +84,12 @@ class Search:
         resource = request["Resource"]
         query = job_search(context, request, OURS[resource])
         if resource == "TrainingJob":
-            return self._page(request, self._engine.jobs.search(query), self._training_job)
-        return self._page(request, self._engine.tuning.search(query), self._tuning_job)
+            return self._page(context, request, self._engine.jobs.search(query), self._training_job)
+        return self._page(context, request, self._engine.tuning.search(query), self._tuning_job)
 
-    def _page(self, request: Request, page: SearchPage[Found], record: Callable[[Found], Output]) -> Output:
+    def _page(
+        self, context: Context, request: Request, page: SearchPage[Found], record: Callable[[Found], Output]
+    ) -> Output:
         members = OURS[request["Resource"]].members
         records = []
         for job in page.jobs:
@@ -99,7 +101,7 @@ class Search:
         answer = _answer(records, page.total)
         if page.next is not None:
             answer["NextToken"] = page_tokens.encode(
-                page_tokens.fingerprint(request), page.next.value, page.next.job_id
+                page_tokens.fingerprint(context, request), page.next.value, page.next.job_id
             )
         return answer
 
@@ -133,7 +135,7 @@ def job_search(context: Context, request: Request, properties: Properties = TRAI
         ascending=request.get("SortOrder", "Descending") == "Ascending",
         # AWS documents no default. This is the default of ListTrainingJobs.
         limit=request.get("MaxResults", 10),
-        after=_cursor(request),
+        after=_cursor(context, request),
     )
 
 
@@ -258,10 +260,10 @@ def _milliseconds(text: str) -> int | None:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def _cursor(request: Request) -> SearchCursor | None:
+def _cursor(context: Context, request: Request) -> SearchCursor | None:
     if "NextToken" not in request:
         return None
     values = page_tokens.decode(request["NextToken"], str, (str, int, float, type(None)), str)
-    if values is None or values[0] != page_tokens.fingerprint(request):
+    if values is None or values[0] != page_tokens.fingerprint(context, request):
         raise ValidationException(aws_texts.BAD_TOKEN)
     return SearchCursor(*values[1:])

@@ -3,6 +3,7 @@ answer.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sagelet_api.protocol.aws_errors import RATE_EXCEEDED, ResourceInUse, ThrottlingException, ValidationException
 from sagelet_api.protocol.members import Output, Request
@@ -75,10 +76,16 @@ class TrainingJobs:
         return training_view.describe(job, self._engine.metrics.final(job))
 
     def list_training_jobs(self, context: Context, request: Request) -> Output:
-        page = self._engine.jobs.listing(job_query(context, request))
-        answer: Output = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
+        """Lists training jobs. With MaxResults and StatusEquals, a page is cut first and then filtered (the Note on
+        AWS's page), so it may be empty and have a NextToken.
+        """
+        query = job_query(context, request)
+        cut_first = "MaxResults" in request and "StatusEquals" in request
+        page = self._engine.jobs.listing(replace(query, status=None) if cut_first else query)
+        jobs = [job for job in page.jobs if not cut_first or job.status is query.status]
+        answer: Output = {"TrainingJobSummaries": [training_view.summary(job) for job in jobs]}
         if page.next is not None:
-            answer["NextToken"] = next_token(request, page.next)
+            answer["NextToken"] = next_token(context, request, page.next)
         return answer
 
     def stop_training_job(self, context: Context, request: Request) -> None:

@@ -178,6 +178,11 @@ def _limit_problems(spec: TuningSpec, definition: Definition, space: Space) -> I
             f"MaxParallelTrainingJobs {spec.max_parallel} must not be greater than MaxNumberOfTrainingJobs "
             f"{spec.max_trials}"
         )
+    # Grid has a rule of its own. Whether AWS adds up the ranges of several definitions is not known.
+    if spec.strategy != "Grid" and len(spec.definitions) == 1 and spec.max_trials is not None:
+        combinations = space.combinations
+        if combinations is not None and spec.max_trials > combinations:
+            yield aws_texts.few_combinations(combinations, spec.max_trials)
     if spec.strategy == "Grid":
         try:
             size = grid.size(space)

@@ -66,7 +66,7 @@ class TuningJobs:
         page = self._engine.tuning.page(job_query(context, request, SortBy.NAME))
         answer: Output = {"HyperParameterTuningJobSummaries": [tuning_view.summary(job) for job in page.jobs]}
         if page.next is not None:
-            answer["NextToken"] = next_token(request, page.next)
+            answer["NextToken"] = next_token(context, request, page.next)
         return answer
 
     def stop(self, context: Context, request: Request) -> None:
@@ -108,12 +108,12 @@ class TuningJobs:
         descending = request.get("SortOrder", "Ascending") == "Descending"
         rows.sort(key=lambda row: row[:2], reverse=descending)
         if "NextToken" in request:
-            last = _last(request)
+            last = _last(context, request)
             rows = [row for row in rows if (row[:2] < last if descending else row[:2] > last)]
         limit = request.get("MaxResults", 10)
         answer: Output = {"TrainingJobSummaries": [row[2] for row in rows[:limit]]}
         if len(rows) > limit:
-            answer["NextToken"] = page_tokens.encode(page_tokens.fingerprint(request), *rows[limit - 1][:2])
+            answer["NextToken"] = page_tokens.encode(page_tokens.fingerprint(context, request), *rows[limit - 1][:2])
         return answer
 
     def list_tags(self, context: Context, request: Request) -> Output:
@@ -204,10 +204,10 @@ def _place(request: Request, trial: Trial, summary: Output) -> tuple[Any, int] |
     return summary[member], trial.ordinal
 
 
-def _last(request: Request) -> tuple[Any, int]:
+def _last(context: Context, request: Request) -> tuple[Any, int]:
     """Returns the place of the last trial of the page before. Raises ValidationException."""
     numeric = request.get("SortBy", "Name") in ("FinalObjectiveMetricValue", "CreationTime")
     values = page_tokens.decode(request["NextToken"], str, (int, float) if numeric else str, int)
-    if values is None or values[0] != page_tokens.fingerprint(request):
+    if values is None or values[0] != page_tokens.fingerprint(context, request):
         raise ValidationException(aws_texts.BAD_TOKEN)
     return values[1], values[2]

@@ -6,7 +6,7 @@ Each parameter maps a position in the unit interval to a value and back. So a st
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -41,6 +41,11 @@ class Parameter(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def count(self) -> int | None:
+        """The number of its values. None if they are not counted."""
+        ...
+
     def value(self, position: float) -> str:
         """Returns the value at a position, 0 <= position <= 1, as the hyperparameter's text."""
         ...
@@ -58,6 +63,7 @@ class Continuous:
     low: float
     high: float
     scaling: Scaling
+    count: None = field(default=None, init=False)
 
     def value(self, position: float) -> str:
         start, end = _scaled(self.scaling, self.low), _scaled(self.scaling, self.high)
@@ -81,7 +87,7 @@ class Integer:
 
     def value(self, position: float) -> str:
         if self.scaling is Scaling.LINEAR:
-            return str(self.low + min(self._count - 1, int(position * self._count)))
+            return str(self.low + min(self.count - 1, int(position * self.count)))
         start, end = self._ends()
         number = round(_unscaled(self.scaling, start + (end - start) * position))
         return str(min(self.high, max(self.low, number)))
@@ -89,12 +95,12 @@ class Integer:
     def position(self, value: str) -> float:
         number = _within(self, int(value) if _WHOLE.fullmatch(value) else float(value), value)
         if self.scaling is Scaling.LINEAR:
-            return (2 * (number - self.low) + 1) / (2 * self._count)
+            return (2 * (number - self.low) + 1) / (2 * self.count)
         start, end = self._ends()
         return (_scaled(self.scaling, number) - start) / (end - start)
 
     @property
-    def _count(self) -> int:
+    def count(self) -> int:
         return self.high - self.low + 1
 
     def _ends(self) -> tuple[float, float]:
@@ -108,6 +114,10 @@ class Categorical:
 
     name: str
     values: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
 
     def value(self, position: float) -> str:
         return self.values[min(len(self.values) - 1, int(position * len(self.values)))]
@@ -123,6 +133,12 @@ class Space:
     """The hyperparameters of one training job definition."""
 
     parameters: tuple[Parameter, ...]
+
+    @property
+    def combinations(self) -> int | None:
+        """Returns the number of its values. None if a parameter's are not counted."""
+        counts = [one.count for one in self.parameters if one.count is not None]
+        return math.prod(counts) if len(counts) == len(self.parameters) else None
 
     def values(self, positions: Sequence[float]) -> dict[str, str]:
         """Returns TunedHyperParameters for one position of each parameter."""
