@@ -13,6 +13,7 @@ from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
 from sagelet_runtime.dynamo import xla as tracing
+from sagelet_runtime.lowerings import choice
 from sagelet_runtime.torch_xla import debugging
 
 
@@ -33,6 +34,8 @@ def activate() -> None:
             deferrals.activate_torch_xla()
         if tracing.is_replayed(os.environ):
             _activate_replay()
+        if choice.is_chosen(os.environ):
+            _activate_lowerings()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(shuffling.MODULE, shuffling.install)
@@ -52,6 +55,12 @@ def _activate_replay() -> None:
     after(optimizers.ADAM, optimizers.install_adam)
     after(optimizers.ADAMW, optimizers.install_adamw)
     after(optimizers.SGD, optimizers.install_sgd)
+
+
+def _activate_lowerings() -> None:
+    from sagelet_runtime.lowerings import pooling
+
+    after(pooling.MODULE, pooling.install)
 
 
 def activate_native() -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.dynamo import xla
 from sagelet_runtime.gpu import compile_cache, executions
 from sagelet_runtime.replay.programs import replays
-from sagelet_runtime.reporting.untraced import untraced
 
 
 class Counters:

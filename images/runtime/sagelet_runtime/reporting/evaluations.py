@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.reporting.recorder import Reading, Recorder
-from sagelet_runtime.reporting.untraced import untraced
 
 _READS = ("item", "tolist", "numpy", "cpu", "__repr__", "__format__", "__bool__", "__int__", "__float__", "__index__")
 

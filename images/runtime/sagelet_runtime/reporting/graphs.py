@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.dynamo import xla
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.recorder import Recorder
-from sagelet_runtime.reporting.untraced import untraced
 from sagelet_runtime.reporting.waits import LEAST
 
 #: Functions that run what is pending: `_xla_step_marker` at the end of a step, the others in between.

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.reporting.recorder import Recorder
-from sagelet_runtime.reporting.untraced import untraced
 
 _DEEPEST = 4
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base import import_hook
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.base.variables import INDUCTOR
 from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.dynamo import modules
@@ -20,7 +21,6 @@ from sagelet_runtime.reporting import inputs, memory, saves, stepping
 from sagelet_runtime.reporting.device_clock import TorchClock
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
-from sagelet_runtime.reporting.untraced import untraced
 from sagelet_runtime.reporting.writer import DIRECTORY, Writer
 
 

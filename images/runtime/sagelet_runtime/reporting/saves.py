@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagelet_runtime.base import import_hook
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.reporting.recorder import Recorder
-from sagelet_runtime.reporting.untraced import untraced
 
 _DEEPEST = 6
 #: `xm.save` copies tensors to the CPU before it calls torch.save.

@@ -5,8 +5,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.reporting.recorder import Recorder
-from sagelet_runtime.reporting.untraced import untraced
 
 #: Optimizers named in the report, at most.
 MOST = 16

@@ -1,0 +1,83 @@
+"""sagelet's lowerings compute on XLA what torch computes on the CPU, in a form that XLA compiles well for CPUs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet_engine.images.context import find_root
+from support.training_host import TrainingHost
+
+pytestmark = pytest.mark.xla
+
+PROGRAMS = Path(__file__).parent / "programs"
+#: HLO's operation for the gradient of a maximum. XLA's CPU compiler makes a scalar loop of it.
+SCALAR_LOOP = "select-and-scatter"
+
+
+def run(program: str) -> Any:
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime")}
+    command = [sys.executable, PROGRAMS / program]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def pooled() -> Any:
+    return run("pooling.py")
+
+
+def numbers(value: Any) -> list[float]:
+    return [number for one in value for number in one]
+
+
+def test_pooling_is_torchs_bit_for_bit(pooled: Any) -> None:
+    # XLA fuses the script's own products and sums there, and so rounds them otherwise.
+    twice = pooled["cases"]["pool, double backward"]
+    assert numbers(twice["xla"]) == pytest.approx(numbers(twice["cpu"]), rel=1e-5, abs=1e-6)
+    # By their texts, since NaN is not equal to NaN, and zero is equal to negative zero.
+    different = {name for name, one in pooled["cases"].items() if repr(one["cpu"]) != repr(one["xla"])}
+    assert different <= {"pool, double backward"}
+
+
+def test_only_windows_that_do_not_overlap_are_pooled_by_sagelet(pooled: Any) -> None:
+    counts = {name: one["lowered"] for name, one in pooled["cases"].items()}
+    # A checkpoint pools again in the backward pass.
+    expected = {name: 0 if name.startswith("own") else 2 if "checkpoint" in name else 1 for name in counts}
+    assert counts.pop("pool, torch.compile") >= expected.pop("pool, torch.compile")
+    assert counts == expected
+
+
+def test_the_gradient_of_a_maximum_is_no_scalar_loop(pooled: Any) -> None:
+    assert SCALAR_LOOP in pooled["hlo"]["own"]
+    assert SCALAR_LOOP not in pooled["hlo"]["lowered"]
+
+
+SCRIPT = """
+    import torch
+    from torch.nn.functional import max_pool2d
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+
+    x = torch.ones(1, 1, 4, 4, device=xm.xla_device(), requires_grad=True)
+    max_pool2d(x, 2).sum().backward()
+    print("hlo=" + str(torch_xla._XLAC._get_xla_tensors_hlo([x.grad]).count("select-and-scatter")))
+    print("gradient=" + str(x.grad.flatten().tolist()))
+    """
+#: The first of equal values gets the gradient.
+GRADIENT = [1.0, 0.0] * 2 + [0.0] * 4 + [1.0, 0.0] * 2 + [0.0] * 4
+
+
+@pytest.mark.parametrize(("environment", "loops"), [({}, 0), ({"SAGELET_XLA_LOWERINGS": "0"}, 3)], ids=["on", "off"])
+def test_a_job_has_the_lowerings_unless_it_refuses(tmp_path: Path, environment: dict[str, str], loops: int) -> None:
+    host = TrainingHost(tmp_path, environment)
+    host.script(SCRIPT)
+    ended = host.run({"sagemaker_training_compiler_enabled": "true"})
+    assert ended.code == 0, ended.log
+    assert f"hlo={loops}\n" in ended.log
+    assert f"gradient={GRADIENT}\n" in ended.log
