@@ -4,10 +4,13 @@ import io
 import textwrap
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from support.jobs import Jobs
+from support.hub import add_files, write_files
+from support.jobs import Jobs, objects_below
+from support.real_hub import RealHub
 from support.server import COMPILED, NATIVE, SageletProcess
 
 pytestmark = pytest.mark.docker
@@ -78,3 +81,70 @@ def test_a_job_installs_what_it_needs(servers: Callable[[str], SageletProcess], 
     (home,) = [line.split() for line in log if line.startswith("home ")]
     assert (home[1], home[3]) == ("/root", "True")
     assert set(jobs.artifact(name)) == {"train.py", "weights.pt"}
+
+
+#: What a link of the container's /opt/ml names is elsewhere for the server, and files belong to another user.
+LINKS = """
+    import os
+    os.chdir("/opt/ml/checkpoints")
+    open("five", "w").write("5")
+    os.symlink("/opt/ml/checkpoints/five", "last.ckpt")
+    os.symlink("/etc/passwd", "out")
+    os.mkfifo("pipe")
+    os.chdir("/opt/ml/model")
+    os.mkdir("blobs")
+    open("blobs/w", "w").write("w")
+    os.symlink("blobs/w", "weights")
+    os.symlink("/etc", "out")
+    open("closed", "w").write("x")
+    os.chmod("closed", 0)
+"""
+
+
+def test_links_of_a_container_are_what_they_name_and_each_file_that_stays_has_a_line(
+    servers: Callable[[str], SageletProcess],
+) -> None:
+    jobs = Jobs(servers("docker"))
+    name = jobs.submit(
+        LINKS,
+        CheckpointConfig={"S3Uri": "s3://tests/container-links"},
+        output={"CompressionType": "NONE"},
+    )
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    assert objects_below(jobs.s3, "container-links/") == {"five": b"5", "last.ckpt": b"5"}
+    model = objects_below(jobs.s3, f"out/{name}/output/model/")
+    # A server that is root may read all files.
+    assert {one: model[one] for one in model if one != "closed"} == {"blobs/w": b"w", "weights": b"w"}
+    said = [line for line in jobs.log(name) if "not uploaded from" in line]
+    assert [any(f"/opt/ml/{where}: {what}" in line for line in said) for where, what in (
+        ("checkpoints", "'out'. A link is uploaded if it names a file of the same directory"),
+        ("checkpoints", "'pipe'. Only files go to S3"),
+        ("model", "'out'. A link is uploaded if it names a file of the same directory"),
+    )] == [True] * 3  # fmt: skip
+    assert ("closed" in model) != any("'closed'" in line for line in said)
+
+
+MISS = """
+    import json, os, urllib.request
+    with urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/api/models/openai-community/gpt2") as answer:
+        print("of the real Hub:", json.load(answer)["id"])
+"""
+
+
+def test_what_the_hub_lacks_reaches_a_container_through_the_server(tmp_path: Path) -> None:
+    """The container itself reaches no such host: it is on another loopback."""
+    files = write_files(tmp_path / "files", {"config.json": "{}"})
+    add_files(tmp_path / "real", files, "openai-community/gpt2")
+    with RealHub(tmp_path / "real") as real:
+        server = SageletProcess(tmp_path / "data", "--runtime", "docker", "--hub-upstream", real.endpoint)
+        # Other tests reach no network.
+        server.environment = {"SAGELET_OFFLINE": "0"}
+        server.start()
+        try:
+            jobs = Jobs(server)
+            name = jobs.submit(MISS)
+            jobs.ended(name)
+            log = jobs.log(name)
+            assert "of the real Hub: openai-community/gpt2" in log, log[-20:]
+        finally:
+            server.stop()

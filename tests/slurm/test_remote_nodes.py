@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from support.jobs import objects_below
 from support.processing import given, result
 from support.server import SageletProcess, until
 from support.slurm_cluster import SlurmCluster
 from support.slurm_processing import SlurmProcessing
-from support.slurm_server import RESUMABLE, WAITING, SlurmJobs, objects_below
+from support.slurm_server import RESUMABLE, WAITING, SlurmJobs
 
 pytestmark = pytest.mark.slurm
 

@@ -9,6 +9,14 @@ from typing import Any
 from support.server import ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
 
 
+def objects_below(s3: Any, prefix: str) -> dict[str, bytes]:
+    """Returns the objects of the bucket `tests` below a prefix, by their names below it."""
+    listed = s3.list_objects_v2(Bucket="tests", Prefix=prefix).get("Contents", [])
+    return {
+        one["Key"].removeprefix(prefix): s3.get_object(Bucket="tests", Key=one["Key"])["Body"].read() for one in listed
+    }
+
+
 class Jobs:
     """Submits scripts to a server and reads their results."""
 
@@ -39,7 +47,7 @@ class Jobs:
                 **({"ContainerEntrypoint": options.pop("entrypoint")} if "entrypoint" in options else {}),
             },
             RoleArn=ROLE,
-            OutputDataConfig={"S3OutputPath": "s3://tests/out"},
+            OutputDataConfig={"S3OutputPath": "s3://tests/out", **options.pop("output", {})},
             ResourceConfig={
                 "InstanceType": options.pop("instance_type", "ml.p3.2xlarge"),
                 "InstanceCount": options.pop("hosts", 1),

@@ -3,9 +3,9 @@
 import uuid
 from typing import Any
 
+from support.jobs import objects_below
 from support.processing import cluster, given, processing_request
 from support.server import ENDED, NATIVE, SageletProcess, until
-from support.slurm_server import objects_below
 
 GROUP = "/aws/sagemaker/ProcessingJobs"
 CODE = "/opt/ml/processing/code"

@@ -16,14 +16,6 @@ RESUMABLE = (
 WAITING = "echo ready; while [ ! -e {go} ]; do sleep 0.1; done; echo done"
 
 
-def objects_below(s3: Any, prefix: str) -> dict[str, bytes]:
-    """Returns the objects of the bucket `tests` below a prefix, by their names below it."""
-    listed = s3.list_objects_v2(Bucket="tests", Prefix=prefix).get("Contents", [])
-    return {
-        one["Key"].removeprefix(prefix): s3.get_object(Bucket="tests", Key=one["Key"])["Body"].read() for one in listed
-    }
-
-
 class SlurmJobs(Jobs):
     def __init__(self, server: SageletProcess) -> None:
         super().__init__(server)

@@ -21,7 +21,7 @@ from sagelet_engine.state.contents import SCOPES, check_data_directory
 
 #: Seconds that a server may take to come back.
 RESTART_SECONDS = 120
-FORGOTTEN = "IAM roles, queues and other services' state are in the server's memory only: not exported"
+FORGOTTEN = "Queues and other services' state are in the server's memory only: not exported"
 
 
 class NotBack(SageletError):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from sagelet_api.cli.state import FORGOTTEN
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.moto.iam import CHANGERS
@@ -112,6 +113,8 @@ def test_all_of_it_is_exported_and_imported(tmp_path: Path, own_bridge: MotoBrid
         assert everything(world.client("iam")) == before
         with pytest.raises(ClientError, match="NoSuchEntity"):
             world.client("iam").get_user(UserName="later")
+    # The command does not say of it what it says of moto's other services.
+    assert "IAM" not in FORGOTTEN
 
 
 def test_what_is_deleted_stays_deleted(tmp_path: Path, own_bridge: MotoBridge) -> None:
