@@ -25,7 +25,7 @@ from sagelet_engine.telemetry.patterns import expanded, needed_text, quick_lengt
 TIMEOUT_S, SLOW, LATER_S = 1.0, 2, 0.25
 #: CPU seconds that the definitions of a host may take together, and what each line and each character of it adds to
 #: them. 40 ordinary definitions take less.
-ALLOWED_S, LINE_S, CHARACTER_S = 2.0, 0.01, 2e-6
+ALLOWED_S, LINE_S, CHARACTER_S = 2.0, 0.003, 2e-6
 #: Characters of a metric's name that a line shows.
 _SHOWN = 100
 #: Elements of a regex whose counted groups are copied. Each takes about 300 bytes once it is compiled.
