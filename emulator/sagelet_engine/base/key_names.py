@@ -4,15 +4,15 @@ S3's keys are UTF-8 text of at most 1,024 bytes; scripts name files freely, and 
 may read. Such a file is left out. The job goes on, the rest is uploaded, and its log names what was left out and why.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 from sagelet_engine.base.sanitizing import shown
 
 #: Bytes of a key, by S3's user guide ("Naming Amazon S3 objects").
 MAX_KEY = 1024
-#: Names that one warning shows, and characters of each.
-_SHOWN, _LONGEST = 5, 120
+#: Names that one warning shows, characters of each, and warnings of one reason at once. Further names are counted.
+_SHOWN, _LONGEST, _LINES = 5, 120, 10
 #: Names of one directory that are remembered, so that each is reported once. Later ones are only counted.
 MOST_KNOWN = 10_000
 
@@ -58,12 +58,18 @@ class LeftOut:
             self.add(name, names[name])
 
     def tell(self) -> list[str]:
-        """Returns warnings, one for each reason, about files that were not reported yet."""
+        """Returns warnings about files that were not reported yet, for each reason some."""
         waiting, self._untold = self._untold, {}
-        return [self._warning(why, names) for why, names in waiting.items()]
+        return [line for why, names in waiting.items() for line in self._warnings(why, names)]
 
-    def _warning(self, why: Why, names: list[str]) -> str:
-        listed = ", ".join(f"'{shown(name, _LONGEST)}'" for name in names[:_SHOWN])
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    def _warnings(self, why: Why, names: list[str]) -> Iterator[str]:
+        named = _SHOWN * _LINES
+        for start in range(0, min(len(names), named), _SHOWN):
+            is_last = start + _SHOWN == named
+            yield self._warning(why, names[start : start + _SHOWN], len(names) - named if is_last else 0)
+
+    def _warning(self, why: Why, names: list[str], further: int) -> str:
+        listed = ", ".join(f"'{shown(name, _LONGEST)}'" for name in names)
+        more = f" and {further} more" if further > 0 else ""
         remedy = why.value.replace("{s}", "s" if len(names) > 1 else "")
         return f"sagelet: warning: not uploaded from {self._where}: {listed}{more}. {remedy}"

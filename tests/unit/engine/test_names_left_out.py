@@ -145,15 +145,19 @@ def test_what_makes_a_key() -> None:
     assert not makes_key(NO_UTF8)
 
 
-def test_a_warning_names_some_and_counts_the_rest() -> None:
+@pytest.mark.parametrize(("count", "lines", "more"), [(1, 1, ""), (8, 2, ""), (50, 10, ""), (53, 10, " and 3 more. ")])
+def test_warnings_name_each_file_once_and_count_the_rest_of_many(count: int, lines: int, more: str) -> None:
     left_out = LeftOut("/opt/ml/model")
-    for number in range(8):
-        left_out.add(f"\x1b[2J{number}\u202e")
-        left_out.add(f"\x1b[2J{number}\u202e")
-    (line,) = left_out.tell()
-    assert "'\\x1b[2J0\\u202e'" in line
-    assert " and 3 more. " in line
-    assert line.isprintable()
+    for number in [*range(count)] * 2:
+        left_out.add(f"\x1b[2J{number:02}\u202e")
+    said = left_out.tell()
+    assert len(said) == lines
+    assert [f"'\\x1b[2J{number:02}\\u202e'" in "".join(said) for number in range(min(count, 50))] == [True] * min(
+        count, 50
+    )
+    assert [" more. " in line for line in said] == [False] * (lines - 1) + [bool(more)]
+    assert more in said[-1]
+    assert "".join(said).isprintable()
     assert left_out.tell() == []
 
 
