@@ -89,5 +89,5 @@ def _places(title: str, places: tuple[CallSite, ...]) -> Table:
     table = Table(title, "where", "by", "times", "took")
     for one in places[:MOST]:
         where = f"{one.file}:{one.line} {one.function}" if one.file else ""
-        _add(table, one.call, where, one.via, str(one.count), duration(one.seconds))
+        _add(table, one.call, where, one.via, str(one.count or ""), duration(one.seconds))
     return table

@@ -28,14 +28,14 @@ def report_view(report: CompilerReport) -> TemplateValues:
     }
 
 
-def _longest(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int, str]]:
+def _longest(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int | str, str]]:
     return _places(tuple(sorted(places, key=lambda one: -one.seconds)))
 
 
-def _places(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int, str]]:
-    """Returns rows: call, place, caller, count, duration."""
+def _places(places: tuple[CallSite, ...]) -> list[tuple[str, str, str, int | str, str]]:
+    """Returns rows: call, place, caller, count (empty if it is not known), duration."""
     return [
-        (one.call, f"{one.file}:{one.line} {one.function}" if one.file else "", one.via, one.count,
+        (one.call, f"{one.file}:{one.line} {one.function}" if one.file else "", one.via, one.count or "",
          duration(one.seconds))
         for one in places[:MOST]
     ]  # fmt: skip

@@ -35,6 +35,7 @@ def install(torch_xla: Any) -> None:
         ),
     )
     recorder.busy, recorder.compile_seconds = counters.busy, counters.compile_seconds
+    recorder.reading_seconds = counters.reading_seconds
     worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)
     writer = Writer(Path(directory), recorder, worker.document)
     batches = Batches(recorder, torch.Tensor)

@@ -9,6 +9,8 @@ from sagelet_runtime.dynamo import xla
 from sagelet_runtime.gpu import compile_cache, executions
 from sagelet_runtime.replay.programs import replays
 
+_FROM_DEVICE = "TransferFromDeviceTime"
+
 
 class Counters:
     """Reads counters and metrics. One that this torch_xla lacks is 0.
@@ -65,6 +67,10 @@ class Counters:
         """Returns the seconds of compiling and of executing so far. The latter are 0 if they are not known."""
         return self._timed("CompileTime")[1], self.executions.busy_seconds() if self.executions else 0.0
 
+    def reading_seconds(self) -> float:
+        """Returns the seconds so far in which values were copied from the device, waiting for it included."""
+        return self._timed(_FROM_DEVICE)[1]
+
     def document(self, breaks: int, steps: int) -> JsonObject:
         """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
         compiles, compile_seconds = self._timed("CompileTime")
@@ -80,7 +86,7 @@ class Counters:
             "tracing_seconds": self._timed("LazyTracing")[1],
             "transfers": {
                 "to_device": self._transfer("TransferToDeviceTime", "OutboundData"),
-                "from_device": self._transfer("TransferFromDeviceTime", "InboundData"),
+                "from_device": self._transfer(_FROM_DEVICE, "InboundData"),
             },
             "fallbacks": self._fallbacks(),
             "graph": {

@@ -45,7 +45,7 @@ def _evaluated(
         local.inside = False
         frame, seconds = sys._getframe(2), recorder.waits.spent(began)
         recorder.evaluations.add(name, frame, seconds)
-        recorder.waits.add(name, frame, seconds, to_the_end=True)
+        recorder.waits.read(name, frame, seconds)
 
 
 def _moving(

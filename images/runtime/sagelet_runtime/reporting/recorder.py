@@ -47,6 +47,8 @@ class Recorder:
         self.busy: Busy = lambda: (0.0, 0.0)
         #: Seconds of compiling so far, cheap enough for each step.
         self.compile_seconds: Callable[[], float] = lambda: 0.0
+        #: Seconds so far in which values were copied from a device that runs beside the script.
+        self.reading_seconds: Callable[[], float] = lambda: 0.0
         self.reading = Reading()
         self._begin()
 
@@ -56,9 +58,9 @@ class Recorder:
         self.inherited = False
         self._used = False
         self.exchanges = Exchanges()
-        timeline = Timeline(lambda: self.busy(), lambda: self.waits.seconds)
+        timeline = Timeline(lambda: self.busy(), lambda: self.waits.seconds, lambda: self.waits.others())
         self.steps = Steps(self.exchanges.seconds, timeline, self._clock(), lambda: self.compile_seconds())
-        self.waits = DeviceWaits(self.steps.intervals, lambda: self.compile_seconds())
+        self.waits = DeviceWaits(self.steps.intervals, lambda: self.compile_seconds(), lambda: self.reading_seconds())
         self.evaluations = Places()
         self.saves = Places()
         self.cuda_requests = Places()
@@ -101,8 +103,8 @@ class Recorder:
             "time_to_first_step_seconds": (first_ms - self.started_ms) / 1000 if first_ms else 0.0,
             "batch_shapes": [{"shape": list(shape), "count": count} for shape, count in shapes],
             "evaluations": self.evaluations.listed(),
-            "device_wait_seconds": round(self.waits.seconds, 6),
-            "waits": self.waits.places.listed(),
+            "device_wait_seconds": round(self.waits.all_seconds(), 6),
+            "waits": self.waits.listed(),
             "saves": self.saves.listed(),
             "optimizers": list(self.optimizers),
             "devices": {

@@ -38,7 +38,7 @@ def install(torch: Any, recorder: Recorder) -> None:
             recorder.reading.inside = False
             call, seconds = "xm.save" if by_xm else "torch.save", recorder.waits.spent(began)
             recorder.saves.add(call, caller, seconds)
-            recorder.waits.add(call, caller, seconds, to_the_end=True)
+            recorder.waits.read(call, caller, seconds)
 
     torch.save = save
     import_hook.after("safetensors.torch", functools.partial(_note_files, recorder))

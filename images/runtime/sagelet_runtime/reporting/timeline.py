@@ -31,10 +31,18 @@ class Span:
 
 
 class Timeline:
-    def __init__(self, busy: Busy = lambda: (0.0, 0.0), held: Callable[[], float] = lambda: 0.0) -> None:
-        """`held` returns the seconds so far in which the script waited for the device."""
+    def __init__(
+        self,
+        busy: Busy = lambda: (0.0, 0.0),
+        held: Callable[[], float] = lambda: 0.0,
+        others: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`held` returns the seconds so far in which the script waited for the device, as far as each step may ask.
+
+        `others` returns those that are asked for once a span.
+        """
         self._busy = busy
-        self._held = held
+        self._held, self._others = held, others
         self._least = LEAST
         self._spans: list[Span] = []
         self._open: Span | None = None
@@ -89,7 +97,7 @@ class Timeline:
             self._least *= 2
 
     def _spent(self) -> tuple[float, float, float]:
-        return (*self._busy(), self._held_at_end)
+        return (*self._busy(), self._held_at_end + self._others())
 
     def _since_last(self, span: Span, busy: tuple[float, float, float]) -> Span:
         """Returns a copy with what was compiled, executed and waited for since the last span ended.
@@ -97,6 +105,7 @@ class Timeline:
         A thread of a data loader may compile while the script waits for its batch. That time is the script's waiting.
         """
         compiling, executing, held = (max(0.0, now - then) for now, then in zip(busy, self._busy_at))
+        held = min(held, max(0.0, span.seconds - span.waited))
         compiling = min(compiling, max(0.0, span.seconds - span.waited - held))
         return Span(span.step, span.began, span.steps, span.seconds, span.waited, compiling, executing, held)
 
