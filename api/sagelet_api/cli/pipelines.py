@@ -20,6 +20,7 @@ from sagelet_api.cli.text import echo_json, iso, say
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.model.arns import arn
 
 #: A PipelineSummary, a PipelineExecutionSummary or a PipelineExecutionStep.
 Shown = Mapping[str, Any]
@@ -227,7 +228,7 @@ def _arn(aws: Aws, server: Server, execution: str) -> str:
         return execution
     name, slash, execution_id = execution.partition("/")
     if slash:
-        return f"arn:aws:sagemaker:{server.region}:{server.account}:pipeline/{name.lower()}/execution/{execution_id}"
+        return arn("sagemaker", server.region, server.account, f"pipeline/{name.lower()}/execution/{execution_id}")
     newest = next(_executions(aws, server, name), None)
     if newest is None:
         raise NoSuchPipeline(f"{name} was never started: `sagelet pipelines start {name}`")

@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
 
+from sagelet_engine.model.arns import arn
 from sagelet_engine.model.spec import JobSpec
 
 
@@ -90,7 +91,7 @@ class JobKey:
     @property
     def arn(self) -> str:
         """Returns the ARN. AWS writes the job's name in lower case in it."""
-        return f"arn:aws:sagemaker:{self.region}:{self.account}:{self.kind.value}/{self.name.lower()}"
+        return arn("sagemaker", self.region, self.account, f"{self.kind.value}/{self.name.lower()}")
 
 
 @dataclass(frozen=True)

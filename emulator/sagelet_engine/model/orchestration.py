@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.model.arns import arn
 
 O = TypeVar("O", bound="Orchestration")  # noqa: E741 - as J of `job.py`
 C = TypeVar("C", bound="Child")
@@ -63,7 +64,7 @@ class OrchestrationKey:
     @property
     def arn(self) -> str:
         """Returns the ARN. As in a job's, AWS writes the name in lower case."""
-        return f"arn:aws:sagemaker:{self.region}:{self.account}:{self.kind.value}/{self.name.lower()}"
+        return arn("sagemaker", self.region, self.account, f"{self.kind.value}/{self.name.lower()}")
 
 
 @dataclass(frozen=True)

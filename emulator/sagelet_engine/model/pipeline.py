@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.arns import arn
 from sagelet_engine.model.orchestration import (
     Child,
     Orchestration,
@@ -29,7 +30,7 @@ class PipelineKey:
 
     @property
     def arn(self) -> str:
-        return f"arn:aws:sagemaker:{self.region}:{self.account}:pipeline/{self.name.lower()}"
+        return arn("sagemaker", self.region, self.account, f"pipeline/{self.name.lower()}")
 
     def execution(self, execution_id: str) -> OrchestrationKey:
         """Returns the key of an execution. Its ARN is the pipeline's, with `/execution/ID`."""

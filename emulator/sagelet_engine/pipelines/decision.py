@@ -145,7 +145,8 @@ class _State:
         if step.branch is None:
             return True
         name, outcome = step.branch
-        return bool(self.runs[name].properties["Outcome"] == str(outcome))
+        # An execution that began before 2026-11-29 has it in capitals.
+        return str(self.runs[name].properties["Outcome"]).lower() == _outcome(outcome)
 
     def _is_chosen(self, name: str) -> bool:
         return self._selected is None or name in self._selected or name in self._reused
@@ -182,7 +183,7 @@ class _State:
             arguments = {"Arguments": arguments, **resolve(beside, self._scope(step, run))}
         run = replace(run, arguments=arguments)
         if step.type == "Fail":
-            message = text_of(arguments.get("ErrorMessage", ""))
+            message = text_of(arguments.get("ErrorMessage", "")) or None
             return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=message)
         return self._from_cache(step, run)
 
@@ -190,7 +191,7 @@ class _State:
         scope = self._scope(step, run)
         outcomes = [conditions.holds(one, scope) for one in step.arguments["Conditions"]]
         return replace(
-            retrying.ended(run, StepStatus.SUCCEEDED, self.now_ms), properties={"Outcome": str(all(outcomes))}
+            retrying.ended(run, StepStatus.SUCCEEDED, self.now_ms), properties={"Outcome": _outcome(all(outcomes))}
         )
 
     def _from_cache(self, step: Step, run: StepRun) -> StepRun:
@@ -248,3 +249,8 @@ def _selection(execution: PipelineExecution, definition: Definition) -> tuple[fr
     if chosen is None:
         return None, frozenset()
     return chosen.steps, frozenset(definition.upstream([*chosen.steps])) - chosen.steps
+
+
+def _outcome(holds: bool) -> str:
+    """Returns Outcome of ConditionStepMetadata as the SDK's own tests of pipelines read it from AWS."""
+    return "true" if holds else "false"

@@ -147,6 +147,10 @@ class Definition:
     def values(self, given: Sequence[JsonObject]) -> JsonObject:
         """Returns all parameters for an execution. `given`: PipelineParameters. Raises InvalidDefinition."""
         texts = {one["Name"]: one["Value"] for one in given}
+        if len(texts) < len(given):
+            names = [one["Name"] for one in given]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidDefinition(f"Parameter {twice} is given twice")
         if unknown := sorted(texts.keys() - self.parameters.keys()):
             raise InvalidDefinition(f"The pipeline has no parameter {', '.join(unknown)}")
         values = {}
@@ -332,6 +336,9 @@ def _check_references(definition: Definition) -> None:
         for name in sorted(step.needs):
             if name not in definition.steps:
                 raise InvalidDefinition(f"Step {step.name} depends on the step {name}, which is not defined")
+            if definition.steps[name].type == "Fail":
+                # The developer guide, "Fail step": its execution ends the pipeline's.
+                raise InvalidDefinition(f"Step {step.name} depends on the Fail step {name}, after which nothing runs")
         for one in step.references():
             if one.property_file and one.property_file not in definition.steps[one.step].property_files:
                 raise InvalidDefinition(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.acting import of_execution
+from sagelet_engine.model.arns import arn
 from sagelet_engine.model.aws_texts import failed_to_invoke
 from sagelet_engine.model.functions import FunctionRefused, Invoker, invocation_id
 from sagelet_engine.model.job import JobKind
@@ -148,7 +149,7 @@ class JobStep:
     def arn(self, execution: PipelineExecution, run: StepRun) -> str:
         """Returns the ARN of the job that the step has made."""
         key = execution.key
-        return f"arn:aws:sagemaker:{key.region}:{key.account}:{self.resource}/{str(run.made).lower()}"
+        return arn("sagemaker", key.region, key.account, f"{self.resource}/{str(run.made).lower()}")
 
     def _name(self, execution: PipelineExecution, run: StepRun) -> str:
         return job_name(execution, run, run.arguments.get(f"{self.noun}Name"), self.longest)

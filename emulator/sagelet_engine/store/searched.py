@@ -6,6 +6,7 @@ A property that is not here is a member of the request in the record's JSON.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sagelet_engine.model.arns import sql_partition
 from sagelet_engine.model.job import JobKind
 
 Path = tuple[str, ...]
@@ -97,7 +98,8 @@ def _trial(member: str, place: str, tuning_job: str) -> dict[Path, str]:
     members = {
         ("TrainingJobName",): held("name"),
         ("TrainingJobArn",): (
-            f"'arn:aws:sagemaker:' || region || ':' || account || ':training-job/' || lower({held('name')})"
+            f"'arn:' || {sql_partition('region')} || ':sagemaker:' || region || ':' || account"
+            f" || ':training-job/' || lower({held('name')})"
         ),
         ("TuningJobName",): f"CASE WHEN {held('name')} IS NOT NULL THEN {tuning_job} END",
         ("TrainingJobDefinitionName",): f"nullif({held('definition')}, '')",

@@ -201,6 +201,14 @@ REFUSED = {
         definition(condition("C", [compare("Equals", 1, 1)], []), fail("Odd", get("Steps.C.Outcomes"))),
         "no property Outcomes",
     ),
+    "after a Fail step": (
+        definition(fail("F", "over"), train("Odd", DependsOn=["F"])),
+        "Odd depends on the Fail step F, after which nothing runs",
+    ),
+    "of a Fail step": (
+        definition(fail("F", "over"), fail("Odd", get("Steps.F.ErrorMessage"))),
+        "Odd depends on the Fail step F",
+    ),
     "no output of a callback": (
         definition(step("C", "Callback", {}, SqsQueueUrl="q"), fail("Odd", get("Steps.C.OutputParameters['x']"))),
         "no property OutputParameters['x']",

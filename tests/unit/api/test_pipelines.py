@@ -150,7 +150,7 @@ def test_a_condition_chooses_the_branch(world: ApiWorld, value: str, taken: str)
     until(lambda: status(world, arn) == "Failed")
     found = steps(world, arn)
     assert [*found] == ["check", taken]
-    assert found["check"]["Metadata"] == {"Condition": {"Outcome": str(taken == "small")}}
+    assert found["check"]["Metadata"] == {"Condition": {"Outcome": str(taken == "small").lower()}}
     message = "n-3" if taken == "small" else "too large"
     assert found[taken]["Metadata"] == {"Fail": {"ErrorMessage": message}}
     shown = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
@@ -191,7 +191,9 @@ def test_a_failed_step_lets_the_others_end_and_a_retry_takes_up_what_failed(worl
 
 
 def test_a_retry_may_change_the_limit(world: ApiWorld) -> None:
-    create(world, definition(fail("end", "x"), train("a", DependsOn=["end"])))
+    bad = train("end")
+    bad["Arguments"]["ResourceConfig"]["InstanceType"] = "ml.nonsense"
+    create(world, definition(bad, train("a", DependsOn=["end"])))
     arn = start(world)
     until(lambda: status(world, arn) == "Failed")
     limit = {"MaxParallelExecutionSteps": 2}
@@ -725,3 +727,21 @@ def test_the_steps_of_no_execution_are_refused(world: ApiWorld) -> None:
     status, answer = world.post("ListPipelineExecutionSteps", {})
     assert status == 400
     assert "Value null at 'pipelineExecutionArn' failed to satisfy constraint" in answer["message"]
+
+
+def test_a_parameter_that_is_given_twice_is_refused(world: ApiWorld) -> None:
+    create(world, definition(fail("Ends", "over"), parameters=[parameter("S", default="x")]))
+    twice = [{"Name": "S", "Value": "a"}, {"Name": "S", "Value": "b"}]
+    code, text = refused(
+        world.sagemaker.start_pipeline_execution,
+        PipelineName="Pipe", ClientRequestToken="s" * 32, PipelineParameters=twice,
+    )[:2]  # fmt: skip
+    assert (code, "Parameter S is given twice" in text) == ("ValidationException", True)
+
+
+def test_a_fail_step_without_a_message_has_no_reason(world: ApiWorld) -> None:
+    create(world, definition(step("Ends", "Fail", {})))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Failed")
+    shown = steps(world, arn)["Ends"]
+    assert (shown["StepStatus"], "FailureReason" in shown) == ("Failed", False)

@@ -347,7 +347,7 @@ class Simulation:
             assert (runs[name].end_ms or 0) <= run.start_ms
             assert runs[name].begun < run.begun
         if step_of.branch is not None:
-            assert runs[step_of.branch[0]].properties["Outcome"] == str(step_of.branch[1])
+            assert runs[step_of.branch[0]].properties["Outcome"] == str(step_of.branch[1]).lower()
         if step_of.given.get("RetryPolicies") and run.status is StepStatus.FAILED:
             assert run.attempt <= 1 + 5 + 2
 
@@ -358,7 +358,7 @@ class Simulation:
             if name not in self.chosen:
                 continue
             taken = one.branch is None or (
-                one.branch[0] in found and runs[one.branch[0]].properties["Outcome"] == str(one.branch[1])
+                one.branch[0] in found and runs[one.branch[0]].properties["Outcome"] == str(one.branch[1]).lower()
             )
             if taken and one.needs <= found:
                 found.add(name)

@@ -13,6 +13,7 @@ from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.operations import Context, Handler, Operations, SharedOperation
 from sagelet_api.protocol.validation import constraint_error
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.arns import arn
 from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.log_events import LogGroup
 
@@ -198,13 +199,13 @@ def _after(context: Context, request: Request) -> str:
 
 
 def _group(context: Context, name: str, group: LogGroup) -> Output:
-    arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{name}"
+    whole = arn("logs", context.region, context.account, f"log-group:{name}")
     answer: Output = {
         "logGroupName": name,
         "creationTime": group.created_ms,
         "metricFilterCount": 0,
-        "arn": f"{arn}:*",
-        "logGroupArn": arn,
+        "arn": f"{whole}:*",
+        "logGroupArn": whole,
         "storedBytes": group.bytes,
     }
     return answer if group.retention_days is None else answer | {"retentionInDays": group.retention_days}

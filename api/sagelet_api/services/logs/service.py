@@ -10,6 +10,7 @@ from sagelet_api.protocol.operations import Context, Handler, Operations, Shared
 from sagelet_api.services.logs.groups import GroupKey, LogGroupOperations, OtherGroups, group_key_of, is_job_log
 from sagelet_api.services.logs.patterns import compile_pattern
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.arns import arn
 from sagelet_engine.model.log_events import LogEvent, LogStream
 
 #: GetLogEvents: "as many log events as can fit in a response size of 1 MB, up to 10,000 log events".
@@ -196,7 +197,7 @@ def _stream(place: GroupKey, stream: LogStream) -> Output:
     answer: Output = {
         "logStreamName": stream.name,
         "creationTime": stream.created_ms,
-        "arn": f"arn:aws:logs:{region}:{account}:log-group:{kind.log_group}:log-stream:{stream.name}",
+        "arn": arn("logs", region, account, f"log-group:{kind.log_group}:log-stream:{stream.name}"),
         "uploadSequenceToken": str(stream.events),
         "storedBytes": 0,
     }

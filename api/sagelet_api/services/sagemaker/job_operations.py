@@ -19,6 +19,7 @@ from sagelet_engine.base.errors import (
 from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.facets import JobsOf
 from sagelet_engine.model import aws_texts
+from sagelet_engine.model.arns import resource_in
 from sagelet_engine.model.job import J, JobKey, JobStatus, PoolStatus
 from sagelet_engine.model.listing import Cursor, JobQuery, SortBy
 
@@ -106,10 +107,10 @@ class JobOperations(Generic[J]):
         }
 
     def _tagged(self, context: Context, request: Request) -> JobKey:
-        arn = request["ResourceArn"].split(":", 5)
-        if arn[3:5] != [context.region, context.account]:
+        resource = resource_in(request["ResourceArn"], "sagemaker", context.region, context.account)
+        if resource is None:
             raise not_found()
-        return self.key(context, arn[-1].partition("/")[2])
+        return self.key(context, resource.partition("/")[2])
 
 
 @contextmanager

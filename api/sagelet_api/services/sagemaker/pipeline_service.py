@@ -37,6 +37,7 @@ from sagelet_engine.base.errors import (
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
+from sagelet_engine.model.arns import resource_in
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, S3Uri
 from sagelet_engine.model.orchestration import IllegalStatus, OrchestrationKey
 from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, PipelineKey
@@ -49,8 +50,10 @@ T = TypeVar("T")
 V = TypeVar("V", str, int)
 #: Defaults of MaxResults and SortOrder.
 _PAGE, _NEWEST_FIRST = 100, "Descending"
-_EXECUTION = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)/execution/([^/]+)")
-_TAGGED = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)", re.IGNORECASE)
+#: Resources of ARNs.
+_EXECUTION = re.compile(r"pipeline/([^/]+)/execution/([^/]+)")
+_PIPELINE = re.compile(r"pipeline/([^/]+)", re.IGNORECASE)
+_TAGGED = re.compile(rf"arn:[^:]+:sagemaker:[^:]+:[^:]+:{_PIPELINE.pattern}", re.IGNORECASE)
 
 
 class PipelineOperations:
@@ -104,7 +107,7 @@ class PipelineOperations:
                 check_shapes(check(definition))
             pipeline = self._pipelines.update(context.principal, key, definition, changes, aliases)
         except PipelineNotFound as error:
-            raise _no_pipeline(key) from error
+            raise _no_pipeline(key.arn) from error
         except AliasTaken as error:
             raise versions.taken(error) from error
         except InvalidDefinition as error:
@@ -134,7 +137,7 @@ class PipelineOperations:
         try:
             return {"PipelineArn": self._pipelines.delete(key).key.arn}
         except PipelineNotFound as error:
-            raise _no_pipeline(key) from error
+            raise _no_pipeline(key.arn) from error
         except PipelineInUse as error:
             raise ConflictException(f"Pipeline {key.arn} has executions that run. Stop them first.") from error
 
@@ -182,7 +185,7 @@ class PipelineOperations:
         except InvalidDefinition as error:
             raise ValidationException(str(error)) from error
         except PipelineNotFound as error:
-            raise _no_pipeline(pipeline.key) from error
+            raise _no_pipeline(pipeline.key.arn) from error
         return {"PipelineExecutionArn": execution.key.arn}
 
     def describe_execution(self, context: Context, request: Request) -> Output:
@@ -291,7 +294,7 @@ class PipelineOperations:
             tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
             return {"Tags": _tags(self._pipelines.put_tags(key, tags, MAX_TAGS))}
         except PipelineNotFound as error:
-            raise _no_pipeline(key) from error
+            raise _no_pipeline(key.arn) from error
         except TooManyTags as error:
             raise ResourceLimitExceeded(str(error)) from error
 
@@ -300,7 +303,7 @@ class PipelineOperations:
         try:
             self._pipelines.delete_tags(key, request["TagKeys"])
         except PipelineNotFound as error:
-            raise _no_pipeline(key) from error
+            raise _no_pipeline(key.arn) from error
         return {}
 
     def operations(self) -> Operations:
@@ -388,18 +391,18 @@ class PipelineOperations:
         try:
             return self._pipelines.get(key)
         except PipelineNotFound as error:
-            raise _no_pipeline(key) from error
+            raise _no_pipeline(key.arn) from error
 
     def _execution(self, context: Context, request: Request) -> PipelineExecution:
         arn = request.get("PipelineExecutionArn")
         if arn is None:
             # The model of ListPipelineExecutionSteps does not require it.
             raise validation_errors([constraint_error("pipelineExecutionArn", None, NOT_NULL)])
-        found = _EXECUTION.fullmatch(arn)
+        found = _EXECUTION.fullmatch(resource_in(arn, "sagemaker", context.region, context.account) or "")
         with _existing(arn):
-            if found is None or found.groups()[:2] != (context.region, context.account):
+            if found is None:
                 raise OrchestrationNotFound(arn)
-            key: OrchestrationKey = PipelineKey(context.account, context.region, found[3]).execution(found[4])
+            key: OrchestrationKey = PipelineKey(context.account, context.region, found[1]).execution(found[2])
             return self._pipelines.execution(key)
 
 
@@ -413,12 +416,17 @@ def _existing(arn: str) -> Iterator[None]:
 
 
 def _named(context: Context, name: str) -> PipelineKey:
-    """Returns the key of a pipeline by its name or ARN."""
-    return PipelineKey(context.account, context.region, name.rpartition("/")[2])
+    """Returns the key of a pipeline by its name or ARN. Raises ResourceNotFound for an ARN of elsewhere."""
+    if not name.startswith("arn:"):
+        return PipelineKey(context.account, context.region, name)
+    found = _PIPELINE.fullmatch(resource_in(name, "sagemaker", context.region, context.account) or "")
+    if found is None:
+        raise _no_pipeline(name)
+    return PipelineKey(context.account, context.region, found[1])
 
 
-def _no_pipeline(key: PipelineKey) -> ResourceNotFound:
-    return ResourceNotFound(f"Pipeline '{key.arn}' does not exist.")
+def _no_pipeline(arn: str) -> ResourceNotFound:
+    return ResourceNotFound(f"Pipeline '{arn}' does not exist.")
 
 
 def _invalid(error: InvalidDefinition) -> ValidationException:
@@ -439,12 +447,7 @@ def _is_pipeline(_context: Context, parameters: Request) -> bool:
 
 
 def _tagged(context: Context, request: Request) -> PipelineKey:
-    found = _TAGGED.fullmatch(request["ResourceArn"])
-    assert found is not None
-    key = PipelineKey(context.account, context.region, found[3])
-    if found.groups()[:2] != (context.region, context.account):
-        raise _no_pipeline(key)
-    return key
+    return _named(context, request["ResourceArn"])
 
 
 def _tags(pipeline: Pipeline) -> list[dict[str, str]]:

@@ -77,8 +77,6 @@ def _has_property(step: Step, one: Reference) -> bool:
         return True
     if step.type == "Condition":
         return parts == ["Outcome"]
-    if step.type == "Fail":
-        return parts == ["ErrorMessage"]
     if step.type in ("Callback", "Lambda"):
         return len(parts) == 2 and parts[0] == "OutputParameters" and parts[1] in step.output_names
     book = rule_book("sagemaker")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
+from sagelet_engine.model.arns import arn
 from sagelet_engine.model.pipeline import EXECUTION_STATUSES, Pipeline, PipelineExecution, StepRun
 from sagelet_engine.pipelines.definition import Step, parse
 from sagelet_engine.pipelines.expressions import text_of
@@ -151,11 +152,11 @@ def metadata(execution: PipelineExecution, step: Step, run: StepRun) -> Output:
         return {member: {"Arn": run.made}}
     # moto's ARN of a model has the model's name as it is. The ARN of a job has its name in small letters, as on AWS.
     name = run.made if step.type == "Model" else run.made.lower()
-    return {member: {"Arn": f"{_prefix(execution)}:{resource}/{name}"}}
+    return {member: {"Arn": _arn(execution, f"{resource}/{name}")}}
 
 
-def _prefix(execution: PipelineExecution) -> str:
-    return f"arn:aws:sagemaker:{execution.key.region}:{execution.key.account}"
+def _arn(execution: PipelineExecution, resource: str) -> str:
+    return arn("sagemaker", execution.key.region, execution.key.account, resource)
 
 
 def _callback(run: StepRun) -> Output:

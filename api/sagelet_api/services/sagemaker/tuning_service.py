@@ -25,6 +25,7 @@ from sagelet_engine.base.errors import (
 )
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
+from sagelet_engine.model.arns import resource_in
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.listing import SortBy
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
@@ -177,11 +178,10 @@ def _key(context: Context, name: str) -> OrchestrationKey:
 
 
 def _tagged(context: Context, request: Request) -> OrchestrationKey:
-    arn = request["ResourceArn"].split(":", 5)
-    name = arn[-1].partition("/")[2]
-    if arn[3:5] != [context.region, context.account]:
-        raise ResourceNotFound(aws_texts.no_tuning_job(name))
-    return _key(context, name)
+    resource = resource_in(request["ResourceArn"], "sagemaker", context.region, context.account)
+    if resource is None:
+        raise ResourceNotFound(aws_texts.no_tuning_job(request["ResourceArn"].rpartition("/")[2]))
+    return _key(context, resource.partition("/")[2])
 
 
 def _tags(job: TuningJob) -> list[dict[str, str]]:

@@ -1,0 +1,76 @@
+"""ARNs of regions in China and GovCloud have their own partition, and are read whole."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from support.api_world import ACCOUNT, ApiWorld
+from support.pipelines import ROLE, definition, fail
+from support.processing import processing_request
+from support.tuning import tuning_request
+from support.world import request
+
+PARTITIONS = {"us-east-1": "aws", "cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        running.objects.put("b", "k", b"1")
+        yield running
+
+
+@pytest.mark.parametrize(("region", "partition"), PARTITIONS.items())
+def test_each_kind_has_the_partition_of_its_region(world: ApiWorld, region: str, partition: str) -> None:
+    sagemaker, logs = world.client("sagemaker", region), world.client("logs", region)
+    tags = {"Tags": [{"Key": "team", "Value": "ads"}]}
+    start = f"arn:{partition}:sagemaker:{region}:{ACCOUNT}:"
+    arns = {
+        "training-job/one": sagemaker.create_training_job(**request("one"), **tags)["TrainingJobArn"],
+        "processing-job/two": sagemaker.create_processing_job(**processing_request("two"), **tags)["ProcessingJobArn"],
+        "hyper-parameter-tuning-job/three": sagemaker.create_hyper_parameter_tuning_job(
+            **tuning_request("three"), **tags
+        )["HyperParameterTuningJobArn"],
+        "pipeline/four": sagemaker.create_pipeline(
+            PipelineName="four", RoleArn=ROLE, ClientRequestToken="t" * 32,
+            PipelineDefinition=definition(fail("Ends", "over")), **tags,
+        )["PipelineArn"],
+    }  # fmt: skip
+    assert arns == {name: f"{start}{name}" for name in arns}
+    for arn in arns.values():
+        assert sagemaker.list_tags(ResourceArn=arn)["Tags"] == tags["Tags"]
+    execution = sagemaker.start_pipeline_execution(PipelineName="four", ClientRequestToken="s" * 32)
+    assert execution["PipelineExecutionArn"].startswith(f"{start}pipeline/four/execution/")
+    described = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution["PipelineExecutionArn"])
+    assert described["PipelineArn"] == arns["pipeline/four"]
+    logs.create_log_group(logGroupName="own")
+    (group,) = logs.describe_log_groups(logGroupNamePrefix="own")["logGroups"]
+    assert group["logGroupArn"] == f"arn:{partition}:logs:{region}:{ACCOUNT}:log-group:own"
+
+
+@pytest.mark.parametrize("kind", ["training-job", "processing-job", "hyper-parameter-tuning-job", "pipeline"])
+@pytest.mark.parametrize(
+    "start", ["arn:aws-cn:sagemaker:us-east-1:123456789012", "arn:aws:sagemaker:eu-west-1:123456789012",
+              "arn:aws:sagemaker:us-east-1:999999999999"],
+    ids=["partition", "region", "account"],
+)  # fmt: skip
+def test_an_arn_of_elsewhere_is_not_found(world: ApiWorld, kind: str, start: str) -> None:
+    world.sagemaker.create_training_job(**request("it"))
+    world.sagemaker.create_processing_job(**processing_request("it"))
+    world.sagemaker.create_hyper_parameter_tuning_job(**tuning_request("it"))
+    world.sagemaker.create_pipeline(
+        PipelineName="it", RoleArn=ROLE, ClientRequestToken="t" * 32,
+        PipelineDefinition=definition(fail("Ends", "over")),
+    )  # fmt: skip
+    assert world.sagemaker.list_tags(ResourceArn=f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:{kind}/it")["Tags"] == []
+    with pytest.raises(ClientError) as refused:
+        world.sagemaker.list_tags(ResourceArn=f"{start}:{kind}/it")
+    assert refused.value.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
+    if kind != "pipeline":
+        return
+    for ask in (world.sagemaker.describe_pipeline, world.sagemaker.list_pipeline_executions):
+        with pytest.raises(ClientError, match="ResourceNotFound"):
+            ask(PipelineName=f"{start}:pipeline/it")
