@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from sagelet_api.protocol import page_tokens
 from sagelet_api.services.iam.trust import Caller, trusts
 from sagelet_api.services.logs.patterns import compile_pattern
 from sagelet_api.web.folders import members_at
-from sagelet_engine.base import tarballs
+from sagelet_engine.base import left_on_node, tarballs
 from sagelet_engine.base.contents import contents
 from sagelet_engine.comparison import trainer_log
 from sagelet_engine.data.end_notes import failure_text
@@ -156,6 +156,10 @@ FORMATS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
     "report of a worker": (
         report, in_a_file("/".join((*DIRECTORY, "worker-0.json")), lambda at: workers_of(at, "algo-1"))
     ),
+    "what a node left out": (
+        lambda n: json.dumps({f"checkpoints/{number}": "SPECIAL" for number in range(n)}).encode(),
+        in_a_file(left_on_node.NAME, lambda at: len(left_on_node.left_below(at, PurePath("checkpoints")))),
+    ),
     "Trainer's log": (
         lambda n: "{'loss': 1.0, 'epoch': 1.0}\n" * n, lambda text: len(trainer_log.parse(text.split("\n")).train)
     ),
@@ -208,7 +212,8 @@ WALKED = frozenset(
         "api/sagelet_api/services/iam/trust.py", "api/sagelet_api/services/logs/json_patterns.py",
         "api/sagelet_api/services/s3/configuration_rules.py", "api/sagelet_api/services/sagemaker/search.py",
         "api/sagelet_api/web/columns.py", "emulator/sagelet_engine/base/contents.py",
-        "emulator/sagelet_engine/base/extraction.py", "emulator/sagelet_engine/base/tarballs.py",
+        "emulator/sagelet_engine/base/extraction.py", "emulator/sagelet_engine/base/left_on_node.py",
+        "emulator/sagelet_engine/base/tarballs.py",
         "emulator/sagelet_engine/comparison/trainer_log.py", "emulator/sagelet_engine/data/end_notes.py",
         "emulator/sagelet_engine/doctor/sources.py", "emulator/sagelet_engine/functions/package.py",
         "emulator/sagelet_engine/hub/records.py", "emulator/sagelet_engine/pipelines/checking.py",
