@@ -5,8 +5,10 @@ Both clocks are in one process and see the same steps, so their ratio does not d
 
 import json
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -28,8 +30,16 @@ COMPILERS = {
     "traced once": (COMPILED, {"SAGELET_XLA_TRACING": "dynamo"}),
     "inductor": (COMPILED, {"SAGELET_COMPILER": "inductor", **KNOWN_PROCESSOR}),
 }
+#: The hyperparameters by which a job has two workers on its host.
+NATIVE_WORKERS = {"sagemaker_torch_distributed_enabled": "true"}
+COMPILED_WORKERS = {"sagemaker_pytorch_xla_multi_worker_enabled": "true"}
+#: Loops of two workers beside those of `test_a_plain_loop`.
+TWO_WORKERS = [
+    ("traced once", "plain"), ("inductor", "plain"), ("plugin", "accelerate"), ("plugin", "trainer"),
+    ("native", "accelerate"), ("native", "trainer"), ("inductor", "trainer"),
+]  # fmt: skip
 #: Steps that are not measured, because they compile, and those that are.
-WARM, STEPS = 3, 60
+WARM, STEPS = 3, 40
 
 HEAD = f"""
     import json
@@ -43,13 +53,20 @@ HEAD = f"""
     torch.manual_seed(0)
     torch.set_num_threads(1)
 
+    WORKERS, RANK = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    ON_XLA = bool(os.environ.get("PJRT_DEVICE"))
+
     def wait():
         native = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
         if native is not None and native._xla_runtime_is_initialized():
             native._xla_wait_device_ops([])
 
     class Clock:
-        began = 0.0
+        began = opened = time.perf_counter()
+        reading = 0.0
+
+        def open(self):
+            self.opened = time.perf_counter()
 
         def start(self):
             wait()
@@ -57,12 +74,20 @@ HEAD = f"""
 
         def stop(self, steps):
             wait()
-            seconds = time.perf_counter() - self.began
-            print("truth=" + json.dumps({{"seconds": seconds, "steps": steps}}), flush=True)
+            now = time.perf_counter()
+            found = {{"seconds": now - self.began, "steps": steps, "all": now - self.opened, "reading": self.reading}}
+            if RANK == 0:
+                print("truth=" + json.dumps(found), flush=True)
+
+        def read(self, number, loss):
+            if EVERY and number % EVERY == EVERY - 1:
+                began = time.perf_counter()
+                loss.item()
+                self.reading += time.perf_counter() - began
 
     class Rows(torch.utils.data.Dataset):
         def __len__(self):
-            return 128 * (WARM + STEPS)
+            return 128 * (WARM + STEPS) * WORKERS
 
         def __getitem__(self, index):
             row = torch.full((384,), float(index % 7))
@@ -80,23 +105,28 @@ HEAD = f"""
 """
 
 PLAIN = """
-    if os.environ.get("SAGELET_PJRT_FRONT") or os.environ.get("PJRT_DEVICE"):
+    if ON_XLA:
         import torch_xla
+        import torch_xla.core.xla_model as xm
         device, sync = torch_xla.device(), torch_xla.sync
     else:
         device, sync = "cpu", lambda: None
     model = Model().to(device)
+    if WORKERS > 1 and not ON_XLA:
+        torch.distributed.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    for number, batch in enumerate(torch.utils.data.DataLoader(Rows(), batch_size=128)):
+    loader = torch.utils.data.DataLoader(torch.utils.data.Subset(Rows(), range(128 * (WARM + STEPS))), batch_size=128)
+    clock.open()
+    for number, batch in enumerate(loader):
         if number == WARM:
             clock.start()
         optimizer.zero_grad()
         loss = model(batch["x"].to(device), batch["labels"].to(device))["loss"]
         loss.backward()
-        optimizer.step()
+        xm.optimizer_step(optimizer) if ON_XLA and WORKERS > 1 else optimizer.step()
         sync()
-        if EVERY and number % EVERY == EVERY - 1:
-            loss.item()
+        clock.read(number, loss)
     clock.stop(STEPS)
 """
 
@@ -107,6 +137,7 @@ ACCELERATE = """
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     loader = torch.utils.data.DataLoader(Rows(), batch_size=128)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    clock.open()
     for number, batch in enumerate(loader):
         if number == WARM:
             clock.start()
@@ -114,8 +145,7 @@ ACCELERATE = """
         loss = model(**batch)["loss"]
         accelerator.backward(loss)
         optimizer.step()
-        if EVERY and number % EVERY == EVERY - 1:
-            loss.item()
+        clock.read(number, loss)
     clock.stop(STEPS)
 """
 
@@ -136,64 +166,78 @@ TRAINER = """
         logging_steps=EVERY or 10_000, save_strategy="no", report_to=[], disable_tqdm=True, optim="adamw_torch",
     )
     trainer = Trainer(model=Model(), args=arguments, train_dataset=Rows(), callbacks=[Measure()])
+    clock.open()
     trainer.train()
 """
 
-SPAWNED = """
-    import torch_xla.core.xla_model as xm
-    import torch_xla.distributed.xla_multiprocessing as xmp
-
-    def train(index):
-        torch.set_num_threads(1)
-        device = xm.xla_device()
-        model = Model().to(device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-        for number, batch in enumerate(torch.utils.data.DataLoader(Rows(), batch_size=128)):
-            if number == WARM:
-                clock.start()
-            optimizer.zero_grad()
-            loss = model(batch["x"].to(device), batch["labels"].to(device))["loss"]
-            loss.backward()
-            xm.optimizer_step(optimizer, barrier=True)
-            if EVERY and number % EVERY == EVERY - 1:
-                loss.item()
-        if xm.is_master_ordinal():
-            clock.stop(STEPS)
-
-    if __name__ == "__main__":
-        xmp.spawn(train)
-"""
-
-LOOPS = {"plain": PLAIN, "accelerate": ACCELERATE, "trainer": TRAINER, "spawned": SPAWNED}
+LOOPS = {"plain": PLAIN, "accelerate": ACCELERATE, "trainer": TRAINER}
 
 
-def measured(host: TrainingHost, compiler: str, loop: str, every: int) -> tuple[float, WorkerReport]:
-    """Returns the seconds of a step by the script's own clock, and the report of the worker with that clock."""
-    hyperparameters, variables = COMPILERS[compiler]
-    workers = 2 if loop == "spawned" else 1
-    host.environment |= {**variables, "READ_EVERY": str(every), "GPU_NUM_DEVICES": str(workers)}
-    host.script(HEAD + LOOPS[loop])
+@dataclass(frozen=True)
+class Cell:
+    """A script and how it is trained."""
+
+    compiler: str
+    loop: str
+    #: Steps from one reading of a value to the next. 0: none is read.
+    every: int
+    workers: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.compiler}-{self.loop}-{self.every}-{self.workers}"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Seconds by the script's own clock, on rank 0."""
+
+    #: Of the measured steps, and their number.
+    seconds: float
+    steps: int
+    #: From the first batch on, with what compiles.
+    all: float
+    #: In `loss.item()`. The Trainer reads by itself.
+    reading: float
+
+
+def measured(base: Path, cell: Cell) -> tuple[Truth, WorkerReport]:
+    """Returns the script's own clock, and the report of the worker with that clock."""
+    hyperparameters, variables = COMPILERS[cell.compiler]
+    if cell.workers > 1:
+        hyperparameters = hyperparameters | (COMPILED_WORKERS if hyperparameters else NATIVE_WORKERS)
+    # Processes of a directory share their compile cache: Inductor would compile the same model for minutes.
+    cache = {
+        "SAGELET_COMPILE_CACHE": str(base / "cache"),
+        "SAGELET_INSTANCE_GPUS": f'{{"ml.p3.2xlarge": {cell.workers}}}',
+    }
+    host = TrainingHost(
+        base / cell.name / uuid4().hex, {**variables, **cache, "READ_EVERY": str(cell.every)}, forked=True
+    )
+    host.script(HEAD + LOOPS[cell.loop])
     ended = host.run(hyperparameters)
     assert ended.code == 0, ended.log
-    truth = json.loads(re.findall(r"truth=(.*)", ended.log)[-1])
+    truth = Truth(**json.loads(re.findall(r"truth=(.*)", ended.log)[-1]))
     report, *others = sorted(workers_of(host.base, "algo-1"), key=lambda one: one.rank)
-    assert len(others) == workers - 1
+    assert len(others) == cell.workers - 1
     for other in others:
         check_parts(other)
-    return truth["seconds"] / truth["steps"], report
+    return truth, report
 
 
-def agrees(tmp_path: Path, compiler: str, loop: str, every: int) -> WorkerReport:
+def agrees(tmp_path: Path, cell: Cell) -> WorkerReport:
     """Runs the script until the clocks agree, and returns that run's report.
 
     If they never do, the report is wrong, unless the worker waited for a processor so long that this explains the
     difference. Then the test says that the machine is too noisy: it has not passed.
     """
     seen: list[tuple[float, float]] = []
-    for number in range(MOST_RUNS):
-        truth, report = measured(TrainingHost(tmp_path / str(number)), compiler, loop, every)
-        ratio, crowding = report.steady_step_seconds / truth, 1 + report.cpu_wait_seconds / report.cpu_seconds
+    for _ in range(MOST_RUNS):
+        truth, report = measured(tmp_path, cell)
+        ratio = report.steady_step_seconds * truth.steps / truth.seconds
+        crowding = 1 + report.cpu_wait_seconds / report.cpu_seconds
         if abs(ratio - 1) <= TOLERANCE:
+            check_waiting(cell, truth, report)
             return report
         seen.append((ratio, crowding))
     said = f"reported over true, and how many times as long the processors took: {seen}"
@@ -202,31 +246,54 @@ def agrees(tmp_path: Path, compiler: str, loop: str, every: int) -> WorkerReport
     pytest.fail(said)
 
 
+def check_waiting(cell: Cell, truth: Truth, report: WorkerReport) -> None:
+    """What the report says of reading, and of the device's time, beside the script's clock."""
+    reading = sum(one.seconds for one in report.waits if one.call == "item")
+    if cell.loop != "trainer" and cell.compiler not in ("native", "inductor"):
+        assert reading == pytest.approx(truth.reading, rel=TOLERANCE, abs=0.01)
+    if report.step_seconds.clock == "script":
+        assert report.device_wait_seconds == 0
+    if report.device.busy_seconds:
+        # From the first program on, the device was busy or idle: longer than the measured steps took, and than all.
+        known = report.device.busy_seconds + report.device.idle_seconds
+        assert truth.seconds * (1 - TOLERANCE) <= known <= truth.all * (1 + TOLERANCE) + 1
+
+
+CLOCKS = {"native": "script", "inductor": "script", "builtin": "waits"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("every", [1, 10, 0])
-@pytest.mark.parametrize("compiler", ["plugin", "builtin", "traced once"])
-def test_a_plain_loop(tmp_path: Path, compiler: str, every: int) -> None:
-    report = agrees(tmp_path, compiler, "plain", every)
-    assert report.step_seconds.clock == ("waits" if compiler == "builtin" else "device")
+@pytest.mark.parametrize("compiler", ["native", "plugin", "builtin"])
+def test_a_plain_loop(tmp_path: Path, compiler: str, every: int, workers: int) -> None:
+    report = agrees(tmp_path, Cell(compiler, "plain", every, workers))
+    assert report.step_seconds.clock == CLOCKS.get(compiler, "device")
     assert report.samples_per_second == pytest.approx(128 / report.steady_step_seconds, rel=0.05)
+    # By default the optimizer's step is traced once and replayed.
+    assert bool(report.replayed.steps) is (compiler != "native")
+    check_parts(report)
+
+
+@pytest.mark.parametrize("every", [1, 10, 0])
+def test_a_plain_loop_that_is_traced_once(tmp_path: Path, every: int) -> None:
+    check_parts(agrees(tmp_path, Cell("traced once", "plain", every, 1)))
+
+
+def test_a_plain_loop_by_inductor(tmp_path: Path) -> None:
+    report = agrees(tmp_path, Cell("inductor", "plain", 0, 1))
+    assert report.step_seconds.clock == "script"
     check_parts(report)
 
 
 @pytest.mark.parametrize("loop", ["accelerate", "trainer"])
 @pytest.mark.parametrize("compiler", ["plugin", "builtin", "traced once"])
 def test_loops_of_libraries(tmp_path: Path, compiler: str, loop: str) -> None:
-    check_parts(agrees(tmp_path, compiler, loop, 10))
+    check_parts(agrees(tmp_path, Cell(compiler, loop, 10, 1)))
 
 
-@pytest.mark.parametrize("compiler", ["plugin", "builtin", "inductor"])
-def test_two_workers(tmp_path: Path, compiler: str) -> None:
-    check_parts(agrees(tmp_path, compiler, "spawned", 10))
-
-
-@pytest.mark.parametrize("compiler", ["native", "inductor"])
-def test_what_computes_within_its_calls(tmp_path: Path, compiler: str) -> None:
-    report = agrees(tmp_path, compiler, "plain", 0)
-    assert report.step_seconds.clock == "script"
-    check_parts(report)
+@pytest.mark.parametrize(("compiler", "loop"), TWO_WORKERS)
+def test_loops_of_two_workers(tmp_path: Path, compiler: str, loop: str) -> None:
+    check_parts(agrees(tmp_path, Cell(compiler, loop, 10, 2)))
 
 
 def check_parts(report: WorkerReport) -> None:
