@@ -50,7 +50,7 @@ JOBS: Mapping[str, str] = {
     "SAGELET_XLA_CUT": "`0`: steps of a compiled job on CPUs are not "
     "[cut at the optimizer](../explanation/compiled-training.md#the-cut-before-the-optimizers-step)",
     "SAGELET_XLA_LOWERINGS": "`0`: a compiled job on CPUs has torch_xla's own forms of "
-    "[pooling](../explanation/compiled-training.md#pooling-on-cpus)",
+    "[pooling, LSTM and GRU](../explanation/compiled-training.md#pooling-lstm-and-gru-on-cpus)",
     "SAGELET_QUIET_IMPORTS": "`0`: Python's garbage collector does not pause while torch and Transformers are imported",
     "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",

@@ -19,8 +19,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 SCALAR_LOOP = "select-and-scatter"
 
 
-def run(program: str) -> Any:
-    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime")}
+def run(program: str, **variables: str) -> Any:
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **variables}
     command = [sys.executable, PROGRAMS / program]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -58,6 +58,37 @@ def test_the_gradient_of_a_maximum_is_no_scalar_loop(pooled: Any) -> None:
     assert SCALAR_LOOP not in pooled["hlo"]["lowered"]
 
 
+@pytest.fixture(scope="module")
+def recurrent() -> Any:
+    # Many small programs, each of which runs once: optimizing their machine code takes most of the time.
+    return run("recurrent.py", XLA_FLAGS="--xla_backend_optimization_level=0")
+
+
+def test_recurrent_layers_compute_what_torch_computes(recurrent: Any) -> None:
+    for name, case in recurrent["cases"].items():
+        if name.endswith(("autocast", "bfloat16")):
+            continue
+        tolerance = {"rel": 1e-9, "abs": 1e-9} if name.endswith("float64") else {"rel": 1e-5, "abs": 1e-6}
+        assert numbers(case["xla"]) == pytest.approx(numbers(case["cpu"]), **tolerance), name
+
+
+def test_recurrent_layers_of_other_kinds_are_torchs(recurrent: Any) -> None:
+    counts = {name: one["lowered"] for name, one in recurrent["cases"].items()}
+    twice = ("checkpoint", "twice")
+    assert counts == {name: 0 if name.startswith("own") else 2 if name.endswith(twice) else 1 for name in counts}
+
+
+def test_a_step_of_a_sequence_has_one_matmul_in_each_direction(recurrent: Any) -> None:
+    """The other four: all inputs of a layer, and the gradients of its input and weights. The first state has none."""
+    for name in ("LSTM", "GRU"):
+        for steps in (4, 8):
+            lowered, own = (recurrent["hlo"][f"{which} {name}, {steps} steps"] for which in ("lowered", "own"))
+            assert lowered.count(" dot(") == steps + (steps - 1) + 4
+            assert own.count(" dot(") == 2 * steps + 2 * (2 * steps) - 1
+            # So compiling a long sequence does not take longer than before.
+            assert lowered.count("\n") < 0.6 * own.count("\n")
+
+
 SCRIPT = """
     import torch
     from torch.nn.functional import max_pool2d
@@ -66,18 +97,26 @@ SCRIPT = """
 
     x = torch.ones(1, 1, 4, 4, device=xm.xla_device(), requires_grad=True)
     max_pool2d(x, 2).sum().backward()
-    print("hlo=" + str(torch_xla._XLAC._get_xla_tensors_hlo([x.grad]).count("select-and-scatter")))
+    torch.manual_seed(0)
+    module = torch.nn.LSTM(2, 3).to(x.device)
+    module(torch.ones(4, 2, 2, device=x.device))[0].sum().backward()
+    program = torch_xla._XLAC._get_xla_tensors_hlo([x.grad, *(one.grad for one in module.parameters())])
+    print("operations=" + str([program.count("select-and-scatter"), program.count(" dot(")]))
     print("gradient=" + str(x.grad.flatten().tolist()))
     """
 #: The first of equal values gets the gradient.
 GRADIENT = [1.0, 0.0] * 2 + [0.0] * 4 + [1.0, 0.0] * 2 + [0.0] * 4
 
 
-@pytest.mark.parametrize(("environment", "loops"), [({}, 0), ({"SAGELET_XLA_LOWERINGS": "0"}, 3)], ids=["on", "off"])
-def test_a_job_has_the_lowerings_unless_it_refuses(tmp_path: Path, environment: dict[str, str], loops: int) -> None:
+@pytest.mark.parametrize(
+    ("environment", "operations"), [({}, [0, 10]), ({"SAGELET_XLA_LOWERINGS": "0"}, [3, 19])], ids=["on", "off"]
+)
+def test_a_job_has_the_lowerings_unless_it_refuses(
+    tmp_path: Path, environment: dict[str, str], operations: list[int]
+) -> None:
     host = TrainingHost(tmp_path, environment)
     host.script(SCRIPT)
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
     assert ended.code == 0, ended.log
-    assert f"hlo={loops}\n" in ended.log
+    assert f"operations={operations}\n" in ended.log
     assert f"gradient={GRADIENT}\n" in ended.log

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime.lowerings import choice, pooling
+from sagelet_runtime.lowerings import choice, pooling, recurrent
 
 CPU = {"PJRT_DEVICE": "CPU_PLUGIN"}
 
@@ -55,3 +55,25 @@ def test_windows_that_lie_side_by_side(
 )
 def test_other_windows_are_torchs(shape: tuple[int, ...], settings: dict[str, Any]) -> None:
     assert pooling.window_of(shape, **{"stride": None, "padding": 0, "dilation": 1, **settings}) is None
+
+
+LSTM = (None, (None, None), [None] * 4, True, 1, 0.0, True, False, False)
+PACKED = (None, None, (None, None), [None] * 4, True, 1, 0.0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gates"),
+    [
+        (PACKED, 4),
+        ((None, None, None, *PACKED[3:]), 3),
+        (LSTM[:8], 4),
+        # Without biases; two directions; dropout between layers; projections; a GRU's one state.
+        ((*LSTM[:2], [None] * 2, False, *LSTM[4:]), 4),
+        ((*LSTM[:2], [None] * 8, *LSTM[3:7], True, False), 4),
+        ((*LSTM[:2], [None] * 8, True, 2, 0.1, True, False, False), 4),
+        ((*LSTM[:2], [None] * 5, *LSTM[3:]), 4),
+        ((None, (None,), *LSTM[2:]), 4),
+    ],
+)
+def test_other_sequences_are_torchs(arguments: tuple[Any, ...], gates: int) -> None:
+    assert not recurrent.is_covered(arguments, gates=gates)

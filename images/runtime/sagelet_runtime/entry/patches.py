@@ -58,9 +58,10 @@ def _activate_replay() -> None:
 
 
 def _activate_lowerings() -> None:
-    from sagelet_runtime.lowerings import pooling
+    from sagelet_runtime.lowerings import pooling, recurrent
 
     after(pooling.MODULE, pooling.install)
+    after("torch", recurrent.install)
 
 
 def activate_native() -> None:
