@@ -264,8 +264,6 @@ def test_values_and_paths_are_cut() -> None:
     with pytest.raises(SerializationException) as caught:
         check(Environment={key: 1})
     assert len(caught.value.message) < 2_000
-    assert len(refusal(**{key: 1})) < 2_000
-    assert len(refusal(**{f"m{number}": [[0] * 1000] * 1000 for number in range(50)})) < 20_000
 
 
 def test_an_errors_message_is_cut() -> None:
