@@ -18,7 +18,8 @@ IMPORTS = f"""
     from transformers import GPT2LMHeadModel, Trainer
     print("loaded=" + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
     """
-#: A GRU by scan, the export to StableHLO, a model through the backend `openxla`, and a matching by SciPy.
+#: A GRU whose sequence is long enough for scan, the export to StableHLO, a model through the backend `openxla`, and a
+#: matching by SciPy.
 USES = """
     import json
     import torch
@@ -29,7 +30,7 @@ USES = """
     torch.manual_seed(3)
     device = torch_xla.device()
     gru = GRU(4, 6).to(device)
-    out, _ = gru(torch.randn(5, 2, 4, device=device))
+    out, _ = gru(torch.randn(65, 2, 4, device=device))
     out.sum().backward()
     found = {"gru": [out.sum().item(), gru.weight_ih_l0.grad.sum().item()]}
     line = torch.nn.Linear(3, 2)

@@ -4,6 +4,7 @@ The names of cases that torch's own function computes begin with "own".
 """
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,10 @@ from sagelet_runtime.lowerings import sequences  # noqa: E402 - it imports torch
 from sagelet_runtime.torch_xla import checkpoints  # noqa: E402
 
 checkpoints.install(torch_xla)
+recurrent.install_gru(sys.modules[recurrent.TORCH_XLA_GRU])
+#: What torch_xla has put in the place of nn.GRU.
+LOOP = nn.GRU
+assert LOOP is not GRU
 CASES: dict[str, Case] = {}
 T, B, WIDTH, HIDDEN = 3, 2, 4, 5
 SEQUENCE = (T, B, WIDTH)
@@ -161,6 +166,12 @@ for name, kind in KINDS.items():
         f"own {name}, TorchScript": scripted(kind),
         f"own {name}, autocast": within_autocast(kind),
     }
+CASES |= {
+    "torch_xla's GRU": sequence(LOOP, states=True, num_layers=2),
+    "torch_xla's GRU, batch first": sequence(LOOP, batch_first=True, shape=(B, T, WIDTH)),
+    "own loop, a long sequence": sequence(LOOP, shape=(recurrent.LONGEST + 1, B, WIDTH)),
+    "own loop, no bias": sequence(LOOP, bias=False),
+}
 CASES["own LSTM, projections"] = sequence(LSTM, proj_size=2)
 
 

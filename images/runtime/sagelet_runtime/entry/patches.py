@@ -62,6 +62,7 @@ def _activate_lowerings() -> None:
 
     after(pooling.MODULE, pooling.install)
     after("torch", recurrent.install)
+    after(recurrent.TORCH_XLA_GRU, recurrent.install_gru)
 
 
 def activate_native() -> None:

@@ -9,6 +9,10 @@ from typing import Any
 from sagelet_runtime.base.untraced import untraced
 from sagelet_runtime.lowerings import choice
 
+#: The module of the class that `import torch_xla` puts in the place of nn.GRU. Not each version has it.
+TORCH_XLA_GRU = "torch_xla.experimental.gru"
+#: Steps of a GRU, at most. torch_xla's class is a loop in XLA's program, which compiles a long sequence sooner.
+LONGEST = 64
 #: What torch's functions get for a sequence: the input, the first states, weights and biases of all layers, whether
 #: there are biases, the number of layers, dropout, whether it trains, has two directions, and has the batch first.
 _ARGUMENTS = 9
@@ -22,6 +26,31 @@ def install(torch: Any) -> None:
     if hasattr(torch, "get_autocast_dtype"):
         torch._VF.lstm = _in_few_matmuls(torch._VF.lstm, "lstm", gates=4)
         torch._VF.gru = _in_few_matmuls(torch._VF.gru, "gru", gates=3)
+
+
+def install_gru(module: Any) -> None:
+    """Has torch_xla's class compute short sequences, and those on other devices, as torch's own class does."""
+    scan, own = module.GRU.forward, module.GRU.__mro__[1].forward
+
+    @functools.wraps(scan)
+    @untraced
+    def forward(self: Any, input: Any, hx: Any = None) -> Any:
+        is_packed = isinstance(input, tuple)
+        is_on_xla = (input[0] if is_packed else input).device.type == "xla"
+        is_own = not is_on_xla or (not is_packed and _is_short(self, input))
+        return (own if is_own else scan)(self, input, hx)
+
+    module.GRU.forward = forward
+
+
+def _is_short(gru: Any, x: Any) -> bool:
+    """True if `is_covered` will be true for this module and input, unless its first state is of another kind."""
+    if not gru.bias or (gru.dropout and gru.training and gru.num_layers > 1):
+        return False
+    if not choice.are_plain([x, *gru._flat_weights]) or x.dim() not in (2, 3) or choice.is_watched() or _is_elsewhere():
+        return False
+    steps: int = x.shape[1 if gru.batch_first and x.dim() == 3 else 0]
+    return 0 < steps <= LONGEST
 
 
 def _in_few_matmuls(original: Any, name: str, *, gates: int) -> Any:
