@@ -36,7 +36,7 @@ METRICS = [
     {"Name": "train_samples_per_second", "Regex": f"'train_samples_per_second': {NUMBER}"},
 ]
 #: What a compiled job's Environment has, by compiler. XLA traces the model once, in place of at each step.
-ENVIRONMENTS = {"xla": {"SAGELET_XLA_TRACING": "dynamo"}, "inductor": {"SAGELET_COMPILER": "inductor"}}
+ENVIRONMENTS = {"xla": {"SAGELET_XLA_TRACING": "once"}, "inductor": {"SAGELET_COMPILER": "inductor"}}
 
 
 def standard_library(directory: str) -> str:

@@ -20,7 +20,7 @@ COMPILED, NATIVE, AGAIN = "compiled", "native", "again"
 #: In the order in which they run: the native job is between the two compiled ones (`demo_figures.py` says why).
 KINDS = (COMPILED, NATIVE, AGAIN)
 #: What a compiled job's Environment has, by compiler. XLA traces the model once, in place of at each step.
-ENVIRONMENTS = {"xla": {"SAGELET_XLA_TRACING": "dynamo"}, "inductor": {"SAGELET_COMPILER": "inductor"}}
+ENVIRONMENTS = {"xla": {"SAGELET_XLA_TRACING": "once"}, "inductor": {"SAGELET_COMPILER": "inductor"}}
 NUMBER = "([0-9.e+-]+)"
 METRICS = [
     {"Name": "train_loss", "Regex": f"'loss': {NUMBER}"},
