@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sagelet_engine.images.context import find_root
+from support.flat import numbers
 
 pytestmark = pytest.mark.xla
 
@@ -82,14 +82,6 @@ def run(program: str, **variables: str) -> Any:
 def outcomes() -> tuple[Outcomes, Outcomes]:
     traced, replayed = run("replay.py")
     return traced, replayed
-
-
-def numbers(value: Any) -> Iterator[float]:
-    if isinstance(value, list):
-        for one in value:
-            yield from numbers(one)
-    else:
-        yield value
 
 
 def test_each_number_that_a_script_sees_is_the_same(outcomes: tuple[Outcomes, Outcomes]) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from sagelet_runtime.base.import_hook import after
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.dynamo import faults, modules
+from sagelet_runtime.dynamo import faults, gradients, graphs, modules
 from sagelet_runtime.dynamo.compilations import CALLBACKS, UTILS, Compilations
+from sagelet_runtime.replay.programs import NoLonger
 
 VARIABLE = "SAGELET_XLA_TRACING"
 #: Everything at each step; models at each step, the optimizer once (the default); both once. The last has two names.
@@ -53,6 +53,7 @@ def activate() -> None:
     faults.speak_of("Dynamo cannot trace a part of the model, which is traced at each step")
     # A program for each shape, as without Dynamo: XLA has no others.
     after("torch", partial(modules.install, options={"backend": backend, "dynamic": False}))
+    after(gradients.MODULE, gradients.install)
     after(faults.MODULE, faults.install)
     after(CALLBACKS, _read_each)
 
@@ -81,18 +82,6 @@ def _read(_arguments: Any = None) -> None:
         _compilations.read(sys.modules[UTILS])
 
 
-class _Extracting(threading.local):
-    now = False
-
-
-_extracting = _Extracting()
-
-
-def is_extracting() -> bool:
-    """True while torch_xla compiles a traced graph. Its sync meanwhile is not the end of a training step."""
-    return _extracting.now
-
-
 def backend(graph: Any, inputs: Any) -> Any:
     """The torch.compile backend. Compiles a graph from Dynamo, and later its backward pass."""
     from torch._dynamo.backends.common import aot_autograd
@@ -101,26 +90,26 @@ def backend(graph: Any, inputs: Any) -> Any:
 
 
 def _compiled(graph: Any, _inputs: Any) -> Any:
-    """Returns a function that makes the program when it gets tensors."""
-    from torch._dynamo.backends.torchxla import make_boxed_func
-
+    """Returns a function that makes the program when it gets tensors, and runs it from then on."""
     _without_aliases(graph)
-    run: Callable[..., Any] | None = None
+    program: Callable[[list[Any]], Any] | None = None
 
-    def first_or_later(*args: Any) -> Any:
-        nonlocal run
-        if run is not None:
-            return run(*args)
-        _extracting.now = True
+    def run(arguments: list[Any]) -> Any:
+        nonlocal program
+        taken = list(arguments)
+        # What only this call needs ends with it. That is AOT autograd's convention for a boxed call.
+        arguments.clear()
+        if program is None:
+            program = _program(graph, taken)
         try:
-            if _share_memory(args):
-                return graph.forward(*args)
-            run = _program(graph, args)
-        finally:
-            _extracting.now = False
-        return run(*args)
+            return program(taken) if program is not None else graph.forward(*taken)
+        except NoLonger as reason:
+            faults.note("a graph", type(reason).__name__, str(reason))
+            program = _as_before(graph)
+        return program(taken)
 
-    return make_boxed_func(first_or_later)
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 def _without_aliases(graph: Any) -> None:
@@ -138,46 +127,42 @@ def _without_aliases(graph: Any) -> None:
     graph.recompile()
 
 
-def _share_memory(args: Sequence[Any]) -> bool:
-    """True if two inputs are one in torch_xla, as a tensor and its clone are until one of them changes.
-
-    A program of them would take the same input for both, also when they differ.
-    """
-    import torch
-    import torch_xla
-
-    torch_xla.sync(reset_scope=False)
-    tensors = [one for one in args if isinstance(one, torch.Tensor)]
-    return len({torch_xla._XLAC._unique_id_for_ir_and_data(one) for one in tensors}) < len(tensors)
-
-
-def _program(graph: Any, args: Sequence[Any]) -> Callable[..., Any]:
+def _program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any] | None:
     """Returns the program of a graph, or the graph itself if torch_xla cannot make one program of it.
 
-    torch_xla's own backend `openxla` divides such a graph, and then gives its parts each other's inputs (2.9.0,
-    BertForMaskedLM). So it is not used.
+    None if these arguments cannot show what is to be traced. torch_xla's own backend `openxla` divides a graph that is
+    not one program, and then gives its parts each other's inputs (2.9.0, BertForMaskedLM). So it is not used.
     """
     from torch_xla._dynamo import dynamo_bridge as bridge
+    from torch_xla.core import xla_model
 
     fallbacks = _fallbacks()
     try:
         bridge.XLAConstructorMoverPass()(graph.graph)
         graph.recompile()
-        graph.xla_args = args
-        program: Callable[..., Any] = bridge.extract_internal(graph)
+        graphs.refuse(graph, arguments)
+        # The values of running programs have no addresses yet, by which torch_xla tells tensors apart.
+        xla_model.wait_device_ops()
+        if graphs.share_memory(arguments):
+            return None
+        program = graphs.GraphProgram(graph.forward, arguments)
     except Exception as error:
-        faults.note("a graph", type(error).__name__, str(error))
+        faults.note("a graph", type(error).__name__, _left(fallbacks) or str(error))
         return _as_before(graph)
     # Their results would be constants of the program.
-    if left := sorted(name for name, count in _fallbacks().items() if count != fallbacks.get(name)):
-        faults.note("a graph", "no such operation in XLA", ", ".join(left))
+    if left := _left(fallbacks):
+        faults.note("a graph", "no such operation in XLA", left)
         return _as_before(graph)
     return program
 
 
-def _as_before(graph: Any) -> Callable[..., Any]:
-    forward: Callable[..., Any] = graph.forward
-    return forward
+def _as_before(graph: Any) -> Callable[[list[Any]], Any]:
+    return lambda arguments: graph.forward(*arguments)
+
+
+def _left(before: Mapping[str, int]) -> str:
+    """Returns the operations that have run on the CPU since."""
+    return ", ".join(sorted(name for name, count in _fallbacks().items() if count != before.get(name)))
 
 
 def _fallbacks() -> dict[str, int]:

@@ -50,6 +50,8 @@ NATIVE = (
 )
 #: What torch_xla's error says, if its cache has the program no more. It then has run nothing.
 DROPPED = "Failed to get computation by hash"
+#: What torch_xla's error says of a pending argument. It then has run nothing.
+PENDING = "can not be a pending ir"
 #: What Python raises if a function is not there or takes other arguments. No failed computation raises these.
 OTHER_API = (AttributeError, ImportError, TypeError)
 
@@ -63,27 +65,31 @@ class NoLonger(NotReplayed):
 
 
 class Program:
-    """A function of tensors that was traced for torch_xla once. It must not draw random numbers."""
+    """A function of tensors that was traced for torch_xla once."""
 
-    def __init__(self, function: Callable[[list[Any]], Sequence[Any]], like: Sequence[Any]) -> None:
-        """`function` gets tensors like those of `like` (shape and dtype), without values, and may change them in place.
+    def __init__(
+        self, function: Callable[[list[Any]], Sequence[Any]], arguments: list[Any], *, draws: bool = False
+    ) -> None:
+        """`arguments`: of the trace, no two of them one tensor. Later ones have their shapes and dtypes.
 
-        It returns the results. Each depends on at least one argument, and no two are the same tensor.
+        `function` returns the results, which are pending, and no two of them the same. It may change placeholders in
+        place. Raises NotReplayed if it draws random numbers, unless `draws` allows it.
         """
         import torch
         import torch_xla
-        from torch_xla.core.xla_builder import create_placeholder_tensor
         from torch_xla.utils.buffer_donor_context import alias_with_buffer_donor_config
 
         native = torch_xla._XLAC
-        arguments = [create_placeholder_tensor(one.shape, one.dtype) for one in like]
         # Before the call, since a change in place makes another tensor of them.
         places = {native._xla_get_tensor_id(one): place for place, one in enumerate(arguments)}
         with torch.no_grad():
             results = list(function(arguments))
         inputs, values = native._get_tensors_xla_device_data_node(results)
-        if native._get_seed_info_id() in inputs:
+        seed = native._get_seed_info_id()
+        if seed in inputs and not draws:
             raise NotReplayed("it draws random numbers")
+        #: Where a seed is among the program's inputs.
+        self._seeds = [place for place, one in enumerate(inputs) if one == seed]
         #: Each input of the program: the place of its argument, or None for one of the constants.
         self._places = [places.get(one) for one in inputs]
         self._constants = [None if place is not None else value for place, value in zip(self._places, values)]
@@ -92,16 +98,28 @@ class Program:
             self._hash = native._get_graph_hash(results)
             native._xla_warm_up_cache(results, [])
 
-    def run(self, arguments: Sequence[Any]) -> list[Any]:
-        """Returns the results as new tensors. Call `run_pending` before: torch_xla refuses pending arguments.
+    def run(self, arguments: Sequence[Any], compute: Callable[[Sequence[Any]], None]) -> list[Any]:
+        """Returns the results as new tensors. Calls `compute` with the arguments if some are pending.
 
-        Raises NoLonger if torch_xla has no such program. Other errors are those of computations, maybe of the script's.
+        torch_xla refuses pending arguments. That costs less than to ask for each argument at each call. Raises NoLonger
+        if torch_xla has no such program. Other errors are those of computations, maybe of the script's.
         """
-        import torch_xla
-
         inputs = [
             constant if place is None else arguments[place] for place, constant in zip(self._places, self._constants)
         ]
+        for place in self._seeds:
+            inputs[place] = _next_seed(self._constants[place])
+        try:
+            return self._run(inputs)
+        except RuntimeError as error:
+            if PENDING not in str(error):
+                raise
+        compute(arguments)
+        return self._run(inputs)
+
+    def _run(self, inputs: list[Any]) -> list[Any]:
+        import torch_xla
+
         try:
             results: list[Any] = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
         except RuntimeError as error:
@@ -109,6 +127,23 @@ class Program:
                 raise
             raise NoLonger("torch_xla dropped the program from its cache") from error
         return results
+
+
+def _next_seed(like: Any) -> Any:
+    """Returns the device's seed as a tensor, and sets the next one as the end of a step does."""
+    import torch_xla
+
+    native, device = torch_xla._XLAC, str(like.device)
+    seed = native._get_base_seed_as_tensor(device)
+    native._xla_set_rng_seed((1012031 + native._xla_get_rng_seed(device) * 7012063) % 2**64, device)
+    return seed
+
+
+def placeholders(like: Sequence[Any]) -> list[Any]:
+    """Returns tensors like those (shape and dtype) without values. An operation that needs a value ends the process."""
+    from torch_xla.core.xla_builder import create_placeholder_tensor
+
+    return [create_placeholder_tensor(one.shape, one.dtype) for one in like]
 
 
 class Replays:
@@ -131,11 +166,7 @@ class Replays:
         if torch_xla does not run programs as it should. The arguments are then unchanged.
         """
         with self._ends_if_unusable():
-            program = self._program((kind, key), function, arguments)
-        # Outside: its errors are those of the script's work.
-        run_pending(arguments)
-        with self._ends_if_unusable():
-            results = program.run(arguments)
+            results = self._program((kind, key), function, arguments).run(arguments, run_pending)
         self._replayed[kind] = self._replayed.get(kind, 0) + 1
         return results
 
@@ -159,7 +190,7 @@ class Replays:
         if program is None:
             if len(self._programs) >= MOST_PROGRAMS:
                 raise NotReplayed(f"there are {MOST_PROGRAMS} different programs already")
-            program = self._programs[key] = Program(function, arguments)
+            program = self._programs[key] = Program(function, placeholders(arguments))
         return program
 
     def traced(self, what: str, why: NotReplayed) -> None:

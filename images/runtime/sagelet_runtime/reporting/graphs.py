@@ -8,7 +8,6 @@ from types import FrameType
 from typing import Any
 
 from sagelet_runtime.base.untraced import untraced
-from sagelet_runtime.dynamo import xla
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.waits import LEAST
@@ -38,8 +37,7 @@ def _marker(original: Callable[..., Any], counters: Counters, recorder: Recorder
     @untraced
     def step_marker(*args: Any, **kwargs: Any) -> Any:
         ended = counted(*args, **kwargs)
-        if not xla.is_extracting():
-            recorder.steps.graph_ended(counters.compiled())
+        recorder.steps.graph_ended(counters.compiled())
         return ended
 
     return step_marker

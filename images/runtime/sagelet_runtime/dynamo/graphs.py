@@ -1,0 +1,109 @@
+"""A graph of AOT autograd as one program of torch_xla, with calls that do as little as they can.
+
+torch_xla's own bridge makes programs in the same way. Its calls look at each argument anew, and it keeps the tensors of
+its tracing alive, which each end of a graph then looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any, NamedTuple
+
+from sagelet_runtime.replay.programs import Program
+
+
+class NotOneProgram(Exception):
+    """torch_xla cannot make one program of a graph. The message says why, for the report."""
+
+
+class _Place(NamedTuple):
+    """Where an output of a graph comes from."""
+
+    #: The graph's argument, or the program's result, by its number. None: it is `value`, whatever the arguments are.
+    argument: int | None = None
+    result: int | None = None
+    value: Any = None
+    #: The graph returns another tensor than that. Both have one value until the script changes one of them.
+    copied: bool = False
+
+
+def refuse(graph: Any, arguments: Sequence[Any]) -> None:
+    """Raises NotOneProgram for a graph that changes its inputs, and for other inputs than tensors on XLA."""
+    import torch
+
+    if not all(isinstance(one, torch.Tensor) and one.device.type == "xla" for one in arguments):
+        raise NotOneProgram("not all inputs are tensors on XLA")
+    for node in graph.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            raise NotOneProgram(f"{node.target} changes a tensor in place")
+
+
+def share_memory(tensors: Sequence[Any]) -> bool:
+    """True if two tensors are one in torch_xla, as a tensor and its clone are until one of them changes.
+
+    A program of them would take the same input for both, also when they differ. Runs what is pending of them.
+    """
+    import torch_xla
+
+    run_pending(tensors)
+    return len({torch_xla._XLAC._unique_id_for_ir_and_data(one) for one in tensors}) < len(tensors)
+
+
+def run_pending(tensors: Sequence[Any]) -> None:
+    """Computes those of the tensors that are pending, and only them."""
+    import torch_xla
+
+    native = torch_xla._XLAC
+    pending = list(compress(tensors, native._check_tensor_need_materialization(tensors)))
+    if pending:
+        native._xla_sync_multi(pending, devices=[], wait=True, sync_xla_data=True)
+
+
+class GraphProgram:
+    """A graph that was traced for torch_xla once. A call returns the graph's outputs for other arguments."""
+
+    def __init__(self, forward: Callable[..., Any], arguments: list[Any]) -> None:
+        """`arguments`: of the first call. They are not pending and do not share memory."""
+        self._outputs: list[_Place] = []
+        self._program = Program(lambda tensors: self._trace(forward, tensors), arguments, draws=True)
+        #: True if each output is a result of its own, in their order.
+        self._plain = self._outputs == [_Place(result=at) for at in range(len(self._outputs))]
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        results = self._program.run(arguments, run_pending)
+        return results if self._plain else [_output(place, arguments, results) for place in self._outputs]
+
+    def _trace(self, forward: Callable[..., Any], arguments: Sequence[Any]) -> list[Any]:
+        """Returns the program's results, and notes where each output of the graph comes from."""
+        import torch
+        import torch_xla
+
+        native = torch_xla._XLAC
+        key = native._unique_id_for_ir_and_data
+        known = {key(one): place for place, one in enumerate(arguments)}
+        same = {id(one): place for place, one in enumerate(arguments)}
+        results: dict[Any, Any] = {}
+        places: dict[Any, int] = {}
+        for output in forward(*arguments):
+            if not isinstance(output, torch.Tensor):
+                place = _Place(value=output)
+            elif (at := known.get(key(output))) is not None:
+                place = _Place(argument=at, copied=id(output) not in same)
+            elif not native._check_tensor_need_materialization([output])[0]:
+                place = _Place(value=output.detach().clone(), copied=True)
+            else:
+                one = results.setdefault(key(output), output)
+                at = places.setdefault(key(output), len(places))
+                place = _Place(result=at, copied=one is not output)
+            self._outputs.append(place)
+        return list(results.values())
+
+
+def _output(place: _Place, arguments: Sequence[Any], results: Sequence[Any]) -> Any:
+    if place.result is not None:
+        value = results[place.result]
+    else:
+        value = arguments[place.argument] if place.argument is not None else place.value
+    return value.clone() if place.copied else value
