@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ ROUNDED = {
     "resumed",
     "the largest value",
     "views",
+    "watched",
 }
 #: Traced as before, and why.
 TRACED = {
@@ -70,6 +72,17 @@ REPLAYED = {
 Outcomes = dict[str, tuple[Any, dict[str, Any]]]
 
 
+@dataclass(frozen=True)
+class Trained:
+    """The outcomes of the cases: all traced at each step, steps replayed, and models traced once, too."""
+
+    traced: Outcomes
+    replayed: Outcomes
+    once: Outcomes
+    #: What could not be traced once.
+    faults: dict[str, int]
+
+
 def run(program: str, **variables: str) -> Any:
     environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **variables}
     command = [sys.executable, PROGRAMS / program]
@@ -79,29 +92,36 @@ def run(program: str, **variables: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> tuple[Outcomes, Outcomes]:
-    traced, replayed = run("replay.py")
-    return traced, replayed
+def outcomes() -> Trained:
+    return Trained(*run("replay.py"))
 
 
-def test_each_number_that_a_script_sees_is_the_same(outcomes: tuple[Outcomes, Outcomes]) -> None:
-    traced, replayed = outcomes
-    assert traced.keys() == replayed.keys()
-    for name, (before, _) in traced.items():
-        after, _ = replayed[name]
-        assert not isinstance(before, str), f"{name}: {before}"
-        if name in ROUNDED:
-            assert list(numbers(after)) == pytest.approx(list(numbers(before)), rel=1e-5, abs=1e-6), name
-        else:
-            assert after == before, name
+def assert_equal(name: str, after: Any, before: Any, *, exact: bool) -> None:
+    assert not isinstance(before, str), f"{name}: {before}"
+    if exact:
+        assert after == before, name
+    else:
+        assert list(numbers(after)) == pytest.approx(list(numbers(before)), rel=1e-5, abs=1e-6), name
 
 
-def test_what_was_replayed_and_what_was_not(outcomes: tuple[Outcomes, Outcomes]) -> None:
-    traced, replayed = outcomes
-    assert all(counts["programs"] == 0 for _, counts in traced.values() if counts)
-    for name, (_, counts) in replayed.items():
+def test_each_number_that_a_script_sees_is_the_same(outcomes: Trained) -> None:
+    assert outcomes.traced.keys() == outcomes.replayed.keys()
+    for name, (before, _) in outcomes.traced.items():
+        assert_equal(name, outcomes.replayed[name][0], before, exact=name not in ROUNDED)
+
+
+def test_each_number_is_the_same_if_models_are_traced_once(outcomes: Trained) -> None:
+    assert len(outcomes.once) == 16
+    for name, (after, _) in outcomes.once.items():
+        assert_equal(name, after, outcomes.traced[name][0], exact=False)
+    assert outcomes.faults == {}
+
+
+def test_what_was_replayed_and_what_was_not(outcomes: Trained) -> None:
+    assert all(counts["programs"] == 0 for _, counts in outcomes.traced.values() if counts)
+    for name, (_, counts) in outcomes.replayed.items():
         assert counts["traced"] == TRACED.get(name, {}), name
-    found = {name: replayed[name][1] for name in REPLAYED}
+    found = {name: outcomes.replayed[name][1] for name in REPLAYED}
     assert {name: (one["steps"], one["clips"], one["programs"]) for name, one in found.items()} == REPLAYED
 
 

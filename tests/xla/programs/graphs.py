@@ -92,6 +92,14 @@ def copies_at_first(compiled: Callable[[Any], Any], at: int) -> Any:
     return [compiled(lambda x, y: x - 2 * y)(x, y)]
 
 
+def nothing_to_compute(compiled: Callable[[Any], Any], at: int) -> Any:
+    x = values(at, 2, 3).requires_grad_()
+    compiled(lambda x: x.view(-1))(x).sum().backward()
+    again = compiled(lambda x: x.view(2, 3).clone())(x)
+    again.square().sum().backward()
+    return [again, x.grad]
+
+
 def no_inputs(compiled: Callable[[Any], Any], at: int) -> Any:
     return changed(compiled(lambda: torch.arange(4.0, device=DEVICE) * 2)(), values(at, 2))
 
@@ -151,6 +159,7 @@ CALLS: dict[str, Call] = {
     "pending inputs": pending_inputs,
     "copies at first": copies_at_first,
     "no inputs": no_inputs,
+    "nothing to compute": nothing_to_compute,
     "batch norm": normalised,
     "gradients": gradients_of,
     "accumulated": accumulated,

@@ -1,4 +1,4 @@
-"""Trains on XLA tensors with steps that are traced each time, and with steps that are replayed. Prints both as JSON.
+"""Trains on XLA tensors and prints what came of it as JSON: all traced each time, steps replayed, and models, too.
 
 Each case is one of what scripts do around a step. Its outcome is each number that the script can see, exactly.
 """
@@ -6,19 +6,23 @@ Each case is one of what scripts do around a step. Its outcome is each number th
 import copy
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sagelet_runtime.dynamo import faults, gradients, xla
 from sagelet_runtime.replay import clipping, optimizers, programs
 from sagelet_runtime.torch_xla import optimizers as steps
 
 optimizers.install_adam(sys.modules[optimizers.ADAM])
 optimizers.install_sgd(sys.modules[optimizers.SGD])
 clipping.install(nn.utils.clip_grad)
+gradients.install(torch.autograd)
+faults.install(torch._dynamo.config)
 torch_norm, clip_value = nn.utils.clip_grad.clip_grad_norm_, nn.utils.clip_grad.clip_grad_value_
+import torch._dynamo  # noqa: E402
 import torch_xla  # noqa: E402 - after the hooks, as in a job
 
 steps.install(torch_xla)
@@ -30,9 +34,13 @@ Loop = Callable[["Case"], Any]
 class Case:
     """A small model, batches, and the numbers that the script has seen."""
 
+    #: True if the model is traced once.
+    once = False
+
     def __init__(self, kind: torch.dtype = torch.float32) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3)).to(kind).to(DEVICE)
+        self.run = torch.compile(self.model, backend=xla.backend, dynamic=False) if self.once else self.model
         self.parameters = list(self.model.parameters())
         self.kind = kind
         self.at = 0
@@ -42,7 +50,7 @@ class Case:
         self.at += 1
         generator = torch.Generator().manual_seed(self.at)
         x, y = torch.randn(5, 6, generator=generator), torch.randn(5, 3, generator=generator)
-        return (self.model(x.to(self.kind).to(DEVICE)) - y.to(self.kind).to(DEVICE)).square().mean()
+        return (self.run(x.to(self.kind).to(DEVICE)) - y.to(self.kind).to(DEVICE)).square().mean()
 
     def backward(self) -> None:
         loss = self.loss()
@@ -237,6 +245,31 @@ def scaled(case: Case) -> Any:
     return optimizer
 
 
+def tripled(weight: Tensor) -> None:
+    assert weight.grad is not None
+    weight.grad.mul_(3)
+
+
+def watched(case: Case) -> Any:
+    """Hooks of modules and of gradients, some of which change what they get."""
+    first, last = case.model[0], case.model[3]
+    first.register_forward_pre_hook(lambda _module, inputs: (inputs[0] * 0.5,))
+    last.register_forward_hook(lambda _module, _inputs, output: output + 1)
+    last.register_full_backward_hook(lambda _module, before, _after: (before[0] * 2,))
+    first.weight.register_hook(lambda gradient: gradient * 0.5)
+    last.weight.register_post_accumulate_grad_hook(tripled)
+    return case.train(torch.optim.AdamW(case.parameters, lr=0.05), clip=0.5)
+
+
+def hooked_later(case: Case) -> Any:
+    """Hooks that the script adds, and takes away, after the first steps."""
+    optimizer = case.train(torch.optim.AdamW(case.parameters, lr=0.05), 2)
+    hook = case.model[3].register_forward_hook(lambda _module, _inputs, output: output * 2)
+    case.train(optimizer, 2)
+    hook.remove()
+    return case.train(optimizer, 2)
+
+
 def hooks(case: Case) -> Any:
     optimizer = torch.optim.SGD(case.parameters, lr=0.05, momentum=0.9)
     optimizer.register_step_pre_hook(lambda *_: case.see(case.parameters[0]))
@@ -302,7 +335,14 @@ CASES: dict[str, Loop] = {
     "views": views,
     "scaled": scaled,
     "hooks": hooks,
+    "watched": watched,
+    "hooked later": hooked_later,
 }
+#: Cases in which what happens to the model matters. They are also trained with models that are traced once.
+WITH_MODELS = (
+    "clipping", "groups", "frozen", "a late parameter", "accumulation", "clipping by the script", "other weights",
+    "changed in part", "aliases and copies", "resumed", "evaluation", "scaled", "watched", "hooked later",
+)  # fmt: skip
 
 
 def outcome(loop: Loop, kind: torch.dtype = torch.float32) -> Any:
@@ -313,10 +353,12 @@ def outcome(loop: Loop, kind: torch.dtype = torch.float32) -> Any:
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
-def outcomes() -> dict[str, Any]:
+def outcomes(cases: Sequence[str] = tuple(CASES)) -> dict[str, Any]:
     """Returns the numbers of each case, and how many of its calls were replayed and traced."""
     answers: dict[str, Any] = {}
-    for name, loop in CASES.items():
+    for name in cases:
+        loop = CASES[name]
+        torch._dynamo.reset()
         for kind in (torch.float32, torch.bfloat16, torch.float64) if name == "clipping" else (torch.float32,):
             programs.replays = programs.Replays()
             known = name if kind is torch.float32 else f"{name}, {kind}"
@@ -328,4 +370,6 @@ can_replay = programs.can_replay
 programs.can_replay = lambda _parameters: False
 traced = outcomes()
 programs.can_replay = can_replay
-print(json.dumps([traced, outcomes()]))
+replayed = outcomes()
+Case.once = True
+print(json.dumps([traced, replayed, outcomes(WITH_MODELS), faults.noted()]))

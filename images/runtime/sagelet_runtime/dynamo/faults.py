@@ -10,6 +10,13 @@ from sagelet_runtime.base.say import say_once
 MODULE = "torch._dynamo.config"
 #: The user's own choice whether errors of Dynamo end the script.
 SUPPRESS = "TORCHDYNAMO_SUPPRESS_ERRORS"
+#: Looks at a model that Dynamo leaves out by default. Without them a parameter that the script unfreezes later gets no
+#: gradient, and a hook that it adds later is not called.
+UNSAFE = (
+    "skip_nnmodule_hook_guards",
+    "skip_no_tensor_aliasing_guards_on_parameters",
+    "skip_tensor_guards_with_matching_dict_tags",
+)
 #: Faults kept for the report, at most.
 MOST = 16
 #: Characters of a fault that are kept.
@@ -27,11 +34,12 @@ def speak_of(text: str) -> None:
 def install(config: Any) -> None:
     """Sets Dynamo's switches, so that what it cannot trace runs natively instead of failing the job.
 
-    `torch.compile(fullgraph=True)` of the script still raises. The other two let a script trace or export a model.
+    `torch.compile(fullgraph=True)` of the script still raises. Others let a script trace or export a model, and change
+    its model between two calls.
     """
     if SUPPRESS not in os.environ:
         config.suppress_errors = True
-    for name in ("error_on_nested_fx_trace", "error_on_nested_jit_trace"):
+    for name in ("error_on_nested_fx_trace", "error_on_nested_jit_trace", *UNSAFE):
         if hasattr(config, name):
             setattr(config, name, False)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
-from sagelet_runtime.replay.programs import Program
+from sagelet_runtime.replay.programs import Program, memory_of
 
 
 class NotOneProgram(Exception):
@@ -45,10 +45,8 @@ def share_memory(tensors: Sequence[Any]) -> bool:
 
     A program of them would take the same input for both, also when they differ. Runs what is pending of them.
     """
-    import torch_xla
-
     run_pending(tensors)
-    return len({torch_xla._XLAC._unique_id_for_ir_and_data(one) for one in tensors}) < len(tensors)
+    return len(set(map(memory_of, tensors))) < len(tensors)
 
 
 def run_pending(tensors: Sequence[Any]) -> None:
@@ -68,11 +66,13 @@ class GraphProgram:
         """`arguments`: of the first call. They are not pending and do not share memory."""
         self._outputs: list[_Place] = []
         self._program = Program(lambda tensors: self._trace(forward, tensors), arguments, draws=True)
+        self._computes = any(place.result is not None for place in self._outputs)
         #: True if each output is a result of its own, in their order.
         self._plain = self._outputs == [_Place(result=at) for at in range(len(self._outputs))]
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
-        results = self._program.run(arguments, run_pending)
+        # Such is the backward pass of an identity. torch_xla has no program without results.
+        results = self._program.run(arguments, run_pending) if self._computes else []
         return results if self._plain else [_output(place, arguments, results) for place in self._outputs]
 
     def _trace(self, forward: Callable[..., Any], arguments: Sequence[Any]) -> list[Any]:
@@ -81,22 +81,21 @@ class GraphProgram:
         import torch_xla
 
         native = torch_xla._XLAC
-        key = native._unique_id_for_ir_and_data
-        known = {key(one): place for place, one in enumerate(arguments)}
-        same = {id(one): place for place, one in enumerate(arguments)}
+        known = {memory_of(one): place for place, one in enumerate(arguments)}
+        same = set(map(id, arguments))
         results: dict[Any, Any] = {}
-        places: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         for output in forward(*arguments):
             if not isinstance(output, torch.Tensor):
                 place = _Place(value=output)
-            elif (at := known.get(key(output))) is not None:
-                place = _Place(argument=at, copied=id(output) not in same)
-            elif not native._check_tensor_need_materialization([output])[0]:
-                place = _Place(value=output.detach().clone(), copied=True)
+            elif native._check_tensor_need_materialization([output])[0]:
+                key = native._unique_id_for_ir_and_data(output)
+                number = numbers.setdefault(key, len(numbers))
+                place = _Place(result=number, copied=results.setdefault(key, output) is not output)
+            elif (argument := known.get(memory_of(output))) is not None:
+                place = _Place(argument=argument, copied=id(output) not in same)
             else:
-                one = results.setdefault(key(output), output)
-                at = places.setdefault(key(output), len(places))
-                place = _Place(result=at, copied=one is not output)
+                place = _Place(value=output.detach().clone(), copied=True)
             self._outputs.append(place)
         return list(results.values())
 

@@ -44,7 +44,7 @@ NATIVE = (
     "_get_seed_info_id",
     "_get_tensors_xla_device_data_node",
     "_run_cached_graph",
-    "_xla_get_tensor_id",
+    "_unique_id_for_ir_and_data",
     "_xla_sync_live_tensors",
     "_xla_warm_up_cache",
 )
@@ -70,7 +70,7 @@ class Program:
     def __init__(
         self, function: Callable[[list[Any]], Sequence[Any]], arguments: list[Any], *, draws: bool = False
     ) -> None:
-        """`arguments`: of the trace, no two of them one tensor. Later ones have their shapes and dtypes.
+        """`arguments`: of the trace, no two of them with the same memory. Later ones have their shapes and dtypes.
 
         `function` returns the results, which are pending, and no two of them the same. It may change placeholders in
         place. Raises NotReplayed if it draws random numbers, unless `draws` allows it.
@@ -81,7 +81,7 @@ class Program:
 
         native = torch_xla._XLAC
         # Before the call, since a change in place makes another tensor of them.
-        places = {native._xla_get_tensor_id(one): place for place, one in enumerate(arguments)}
+        places = {memory_of(one): place for place, one in enumerate(arguments)}
         with torch.no_grad():
             results = list(function(arguments))
         inputs, values = native._get_tensors_xla_device_data_node(results)
@@ -91,7 +91,7 @@ class Program:
         #: Where a seed is among the program's inputs.
         self._seeds = [place for place, one in enumerate(inputs) if one == seed]
         #: Each input of the program: the place of its argument, or None for one of the constants.
-        self._places = [places.get(one) for one in inputs]
+        self._places = [places.get(memory_of(value)) for value in values]
         self._constants = [None if place is not None else value for place, value in zip(self._places, values)]
         # With this setting no buffer of a parameter is given to its new value.
         with alias_with_buffer_donor_config():
@@ -127,6 +127,19 @@ class Program:
                 raise
             raise NoLonger("torch_xla dropped the program from its cache") from error
         return results
+
+
+def memory_of(tensor: Any) -> str:
+    """Returns the name of the memory of a tensor that is not pending. Clones have that of the tensor until they change.
+
+    torch_xla names a tensor by its graph if it has used it in one, and may know its memory by the id of a clone.
+    """
+    import torch_xla
+
+    native = torch_xla._XLAC
+    _, (value,) = native._get_tensors_xla_device_data_node([tensor])
+    name: str = native._unique_id_for_ir_and_data(value)
+    return name
 
 
 def _next_seed(like: Any) -> Any:
