@@ -96,24 +96,27 @@ def outcomes() -> Trained:
     return Trained(*run("replay.py"))
 
 
-def assert_equal(name: str, after: Any, before: Any, *, exact: bool) -> None:
-    assert not isinstance(before, str), f"{name}: {before}"
-    if exact:
-        assert after == before, name
-    else:
-        assert list(numbers(after)) == pytest.approx(list(numbers(before)), rel=1e-5, abs=1e-6), name
+def assert_equal(name: str, after: Any, before: Any, *, rel: float = 1e-5, abs: float = 1e-6) -> None:
+    assert not isinstance(after, str), f"{name}: {after}"
+    assert list(numbers(after)) == pytest.approx(list(numbers(before)), rel=rel, abs=abs), name
 
 
 def test_each_number_that_a_script_sees_is_the_same(outcomes: Trained) -> None:
     assert outcomes.traced.keys() == outcomes.replayed.keys()
     for name, (before, _) in outcomes.traced.items():
-        assert_equal(name, outcomes.replayed[name][0], before, exact=name not in ROUNDED)
+        assert not isinstance(before, str), f"{name}: {before}"
+        if name in ROUNDED:
+            assert_equal(name, outcomes.replayed[name][0], before)
+        else:
+            assert outcomes.replayed[name][0] == before, name
 
 
 def test_each_number_is_the_same_if_models_are_traced_once(outcomes: Trained) -> None:
     assert len(outcomes.once) == 16
     for name, (after, _) in outcomes.once.items():
-        assert_equal(name, after, outcomes.traced[name][0], exact=False)
+        # Within one program XLA rounds to 8 bits less often.
+        tolerance = {"rel": 2e-2, "abs": 2e-2} if name.endswith("bfloat16") else {}
+        assert_equal(name, after, outcomes.traced[name][0], **tolerance)
     assert outcomes.faults == {}
 
 
