@@ -5,6 +5,7 @@ hyperparameter `1e-3` or `0.10` keeps its digits, and `InstanceCount: 1` is a nu
 """
 
 import json
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ OPERATION = "CreateTrainingJob"
 LONGEST = 5 * 1024 * 1024
 #: Values in a file, each place of a YAML anchor counted. A few lines of anchors can stand for billions.
 MOST_VALUES = 100_000
+#: AWS's words for a value that is not in an enum.
+_ENUM = re.compile(
+    r"(?P<words>Value '(?P<value>.*)' at '(?P<member>[^']+)' failed to satisfy constraint: Member must satisfy enum "
+    r"value set): \[(?P<values>.*)\]",
+    re.DOTALL,
+)
+#: In characters: no value of an enum is longer.
+_LONGEST_NAME = 100
+#: Instance types are 250.
+_MOST_LISTED = 12
 _NULLS = ("", "~", "null")
 _TRUTH = {"true": True, "false": False}
 
@@ -64,10 +75,11 @@ def request_from(document: JsonObject, what: str) -> Parameters:
     problems: list[str] = []
     try:
         typed = _fitted(document, rule_book("sagemaker").input_shape(OPERATION), "", problems)
-        if not problems:
-            typed, problems = checked("sagemaker", OPERATION, typed)
+        typed, broken = checked("sagemaker", OPERATION, typed)
+        problems += [_with_remedy(problem) for problem in broken]
     except AwsError as error:
-        problems.append(error.message)
+        # A value of a wrong type ends AWS's check. `_fitted` has named it in most cases.
+        problems = problems or [error.message]
     except RecursionError as error:
         raise BadDocument(f"{what} contains itself (a YAML anchor)") from error
     if problems:
@@ -75,6 +87,22 @@ def request_from(document: JsonObject, what: str) -> Parameters:
         raise BadDocument(f"{what} is not a valid {OPERATION} request:\n{lines}")
     found: Parameters = typed
     return found
+
+
+def _with_remedy(problem: str) -> str:
+    """Returns a broken constraint in AWS's words. If it lists the values of an enum, the nearest one is named, and a
+    long list is left out.
+    """
+    broken = _ENUM.fullmatch(problem)
+    if broken is None:
+        return problem
+    values = broken["values"].split(", ")
+    near = get_close_matches(broken["value"][:_LONGEST_NAME], values, 1)
+    hints = [f"did you mean {near[0]}?"] if near else []
+    if broken["member"].lower().endswith("instancetype"):
+        hints.append("`sagelet instances` lists them")
+    listed = len(values) <= _MOST_LISTED or not hints
+    return "; ".join(filter(None, (problem if listed else broken["words"], " ".join(hints))))
 
 
 def _json(text: str) -> Any:

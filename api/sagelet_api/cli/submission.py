@@ -90,13 +90,23 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
     }
 
 
-def upload_input(aws: Aws, bucket: str, prefix: str, source: Path) -> str:
-    """Uploads a file or a directory and returns the S3 URI of its objects. Raises BadSource, ServerRefused,
-    NoServer.
+def input_files(channel: str, source: Path) -> list[Path]:
+    """Returns the files of a channel that is here: a file itself, or all below a directory. Raises BadSource if there
+    are none.
     """
     files = [source] if source.is_file() else sorted(_files(source))
-    if not files:
-        raise BadSource(f"{source} has no files" if source.is_dir() else f"{source}: no such file or directory")
+    if files:
+        return files
+    option = f"--input {channel}={source}"
+    if source.is_dir():
+        raise BadSource(f"{option}: {source} has no files")
+    raise BadSource(f"{option}: {source}: no such file or directory; data in S3 is s3://BUCKET/PREFIX")
+
+
+def upload_input(aws: Aws, bucket: str, prefix: str, source: Path, files: list[Path]) -> str:
+    """Uploads the files of a file or a directory and returns the S3 URI of their objects. Raises BadSource,
+    ServerRefused, NoServer.
+    """
     try:
         with UploadProgress(len(files), sum(file.stat().st_size for file in files)) as progress:
             for file in files:
@@ -133,13 +143,13 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """Parses `K=V`, each key once. Raises BadSource for another form."""
+def pairs(texts: tuple[str, ...], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Parses `K=V`, each key once. Raises BadSource for another form, which names `form`."""
     found: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise BadSource(f"{option} {text}: must be of the form NAME=VALUE")
+            raise BadSource(f"{option} {text}: must be of the form {form}")
         if name in found:
             raise BadSource(f"{option} {text}: {name} is there twice")
         found[name] = value

@@ -18,6 +18,7 @@ from sagelet_api.cli.submission import (
     COMPILED_IMAGE,
     NATIVE_IMAGE,
     ensure_bucket,
+    input_files,
     new_name,
     own_bucket,
     pairs,
@@ -178,7 +179,7 @@ def from_script(
     max_runtime: int,
 ) -> Parameters:
     """Makes a request from a script. Uploads its parts after the rest of the request was checked."""
-    bucket, channels = own_bucket(server), pairs(inputs, "--input")
+    bucket, channels = own_bucket(server), pairs(inputs, "--input", "CHANNEL=SOURCE")
     environment = pairs(variables, "--env")
     request: Parameters = {
         "TrainingJobName": name,
@@ -199,13 +200,16 @@ def from_script(
         **({"InputDataConfig": [_channel(*one) for one in channels.items()]} if channels else {}),
     }
     _check(request)
+    here = {
+        channel: Path(source).expanduser() for channel, source in channels.items() if not source.startswith("s3://")
+    }
+    files = {channel: input_files(channel, source) for channel, source in here.items()}
     ensure_bucket(aws, server, bucket)
     key = f"{name}/source/sourcedir.tar.gz"
     request["HyperParameters"] |= upload_sources(aws, bucket, key, script, source_dir)
-    for channel, source in channels.items():
-        if not source.startswith("s3://"):
-            uri = upload_input(aws, bucket, f"{name}/input/{channel}", Path(source).expanduser())
-            _place(request, channel)["S3Uri"] = uri
+    for channel, source in here.items():
+        uri = upload_input(aws, bucket, f"{name}/input/{channel}", source, files[channel])
+        _place(request, channel)["S3Uri"] = uri
     return request
 
 

@@ -121,6 +121,55 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert len(str(told.value).splitlines()) == 4
 
 
+def test_wrong_names_and_wrong_values_are_told_together() -> None:
+    request = {"TrainingJobName": "a", "StoppingCondition": {"MaxRuntimeInSecond": "7"}, "RoleArn": "arn"}
+    with pytest.raises(BadDocument) as told:
+        request_from(request, "job.json")
+    assert "StoppingCondition.MaxRuntimeInSecond: no member of StoppingCondition; did you mean" in str(told.value)
+    assert "Value 'arn' at 'roleArn' failed to satisfy constraint" in str(told.value)
+
+
+def test_a_value_of_a_wrong_type_is_told_once() -> None:
+    with pytest.raises(BadDocument) as told:
+        request_from({"TrainingJobName": "a", "StoppingCondition": {"MaxRuntimeInSeconds": "soon"}}, "job.json")
+    assert str(told.value).splitlines()[1:] == [
+        "  StoppingCondition.MaxRuntimeInSeconds: must be a whole number, and is 'soon'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("ml.p3.2xlage", "enum value set; did you mean ml.p3.2xlarge? `sagelet instances` lists them"),
+        ("nothing alike", "enum value set; `sagelet instances` lists them"),
+    ],
+)
+def test_a_wrong_instance_type_gets_the_nearest_one_in_place_of_all(kind: str, said: str) -> None:
+    with pytest.raises(BadDocument) as told:
+        request_from({"ResourceConfig": {"InstanceType": kind}}, "job.json")
+    line = next(line for line in str(told.value).splitlines() if "instanceType" in line)
+    assert line == (
+        f"  Value '{kind}' at 'resourceConfig.instanceType' failed to satisfy constraint: Member must satisfy {said}"
+    )
+
+
+def test_a_short_enum_is_listed() -> None:
+    with pytest.raises(BadDocument) as told:
+        request_from({"AlgorithmSpecification": {"TrainingInputMode": "Fil"}}, "job.json")
+    assert "enum value set: [Pipe, File, FastFile]; did you mean File?" in str(told.value)
+
+
+@pytest.mark.parametrize("source", ["missing.csv", "empty"])
+def test_nothing_is_sent_where_an_input_is_missing(
+    world: ApiWorld, sagelet: Sagelet, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    place = tmp_path / source
+    done = sagelet("submit", str(written(tmp_path, "train.py", "")), "--input", f"train={place}")
+    assert (done.exit_code, f"Error: --input train={place}: {place}" in done.stderr) == (1, True), done.stderr
+    assert world.client("s3").list_buckets()["Buckets"] == []
+
+
 def test_a_tag_of_yaml_makes_no_object(tmp_path: Path) -> None:
     path = written(tmp_path, "job.yaml", "a: !!python/object/apply:os.system ['touch /tmp/owned']\n")
     assert read_document(path) == {"a": ["touch /tmp/owned"]}
@@ -224,6 +273,7 @@ def test_an_upload_on_a_terminal_shows_its_bytes() -> None:
     ("options", "told"),
     [
         (["-p", "novalue"], "-p novalue: must be of the form NAME=VALUE"),
+        (["--input", "train.csv"], "--input train.csv: must be of the form CHANNEL=SOURCE"),
         (["-p", "a=1", "-p", "a=2"], "a is there twice"),
         (["--instance-type", "ml.nothing"], "The options make no valid CreateTrainingJob request:"),
         (["--name", "no_underscore"], "at 'trainingJobName'"),

@@ -70,7 +70,7 @@ def test_a_long_compilation_is_inductors() -> None:
 def test_the_logs_line_names_inductor() -> None:
     line = summary(case(inductors(graph=Graph(recompiles=1), fallbacks={"forward: no": 1})).report)
     assert line.startswith("compiled by Inductor 2 times in 1.0 s")
-    assert "; 1 recompilations; natively instead: forward: no" in line
+    assert "; 1 recompilation; natively instead: forward: no" in line
 
 
 def test_the_reports_heading_names_inductor() -> None:

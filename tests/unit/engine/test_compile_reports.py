@@ -192,6 +192,17 @@ def test_a_report_says_why_a_job_was_not_compiled(world: World) -> None:
     assert of(world, "one").to_json()["reason"] == "the plugin does not load"
 
 
+def test_the_last_line_of_the_log_counts_one_in_the_singular(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"), steps=1, graph={"breaks": 1, "recompiles": 1})
+    host.end(0)
+    world.ended("one")
+    line = next(line for line in world.log("one") if line.startswith("sagelet: compiled"))
+    assert "; 1 step, " in line
+    assert "; 1 graph break; 1 recompilation; " in line
+
+
 def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
     definitions = [{"Name": "steady", "Regex": "steady ([0-9.]+)"}]
     specification = {**request("x")["AlgorithmSpecification"], "MetricDefinitions": definitions}

@@ -77,7 +77,7 @@ _SHELL = 128
 _SIGNALS = {
     "SIGSEGV": "A native library crashed. Set PYTHONFAULTHANDLER=1 in the job's Environment: Python then prints the "
     "line of the script. Look first at packages of requirements.txt that were built for another torch or numpy.",
-    "SIGABRT": "A native library gave up; its message is in the log above. Set PYTHONFAULTHANDLER=1 in the job's "
+    "SIGABRT": "A native library gave up; its message is in the log. Set PYTHONFAULTHANDLER=1 in the job's "
     "Environment: Python then prints the line of the script.",
     "SIGILL": "A package was built for another processor. Ask in requirements.txt for a version that is built for "
     "this one.",
@@ -96,7 +96,7 @@ _PROGRAM = (
     "Give the image an executable program `train` on its PATH, or an ENTRYPOINT: a training job runs the image as "
     "`docker run IMAGE train`. Or name another program: ContainerEntrypoint in AlgorithmSpecification."
 )
-_TOLD = "Correct what the reason names. The log above shows what the job printed before."
+_TOLD = "Correct what the reason names. `sagelet logs` shows what the job printed before."
 _ANY_SIGNAL = "Look in the log for what sent it: a timeout, a launcher, or a native library."
 
 
@@ -260,7 +260,8 @@ ERROR = Rule(
 )
 ENDED = Rule(
     name="script-exit",
-    why="Any exit code but 0 fails the job. Without a traceback FailureReason has nothing to tell.",
+    why="Any exit code but 0 fails the job. FailureReason says why only if the script raised an error, or if the job "
+    "wrote its reason to /opt/ml/output/failure.",
     instead="Raise an exception instead of calling sys.exit: its traceback becomes the FailureReason. Or write the "
     "reason to /opt/ml/output/failure.",
     section=Section.OUTPUT,

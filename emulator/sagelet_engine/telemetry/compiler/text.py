@@ -22,11 +22,11 @@ def summary(report: CompilerReport) -> str:
     if total.samples_per_second:
         parts.append(f"{figure(total.samples_per_second)} samples/s")
     if total.graph.breaks:
-        parts.append(f"{total.graph.breaks} graph breaks")
+        parts.append(counted(total.graph.breaks, "graph break"))
     if total.graph.untraced:
         parts.append(f"traced at each step: {', '.join(list(total.graph.untraced)[:3])}")
     if total.graph.recompiles:
-        parts.append(f"{total.graph.recompiles} recompilations")
+        parts.append(counted(total.graph.recompiles, "recompilation"))
     if total.fallbacks:
         where = "natively" if by_inductor else "on the CPU"
         parts.append(f"{where} instead: {', '.join(list(total.fallbacks)[:3])}")
@@ -51,6 +51,11 @@ def by_compiler(name: str) -> str:
 
 def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 graph break`, `2 graph breaks`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def figure(value: float) -> str:
@@ -99,7 +104,7 @@ def _steps(total: Figures) -> str:
 
 def _took(total: Figures) -> str:
     """Returns how many steps there were, and what is known of their times."""
-    parts = [f"{total.steps} step{'' if total.steps == 1 else 's'}"]
+    parts = [counted(total.steps, "step")]
     if total.first_step_seconds:
         parts.append(f"the first {duration(total.first_step_seconds)}")
     if total.steady_step_seconds:
