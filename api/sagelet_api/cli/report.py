@@ -13,7 +13,7 @@ from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.servers.server import Server
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
-from sagelet_engine.telemetry.compiler.text import duration, heading, size, summary
+from sagelet_engine.telemetry.compiler.text import counted, duration, heading, size, summary
 from sagelet_engine.telemetry.compiler.worker import CallSite
 
 #: Lines of the tables of places, shapes and operations.
@@ -40,7 +40,7 @@ def report(name: str, as_json: bool, server: Server) -> None:
 
 def show(found: CompilerReport, out: Console) -> None:
     state = "" if found.final else ", so far"
-    out.print(f"{found.job}: {heading(found)}, {len(found.workers)} worker(s){state}", markup=False)
+    out.print(f"{found.job}: {heading(found)}, {counted(len(found.workers), 'worker')}{state}", markup=False)
     out.print(_figures(found))
     if len(found.workers) > 1:
         out.print(_workers(found))

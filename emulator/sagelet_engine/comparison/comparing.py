@@ -139,10 +139,10 @@ def _job(side: Side) -> Job:
 
 #: Key (the name in Measured), title, unit, and the better direction.
 ROWS = (
-    ("throughput", "Throughput without the time of compiling", "samples/s", "higher"),
-    ("steady_step", "Step that compiled nothing", "s", ""),
+    ("throughput", "Steady throughput", "samples/s", "higher"),
+    ("steady_step", "Steady step", "s", ""),
     ("compile_seconds", "Compiling", "s", ""),
-    ("compiles", "Compiled programs", "", ""),
+    ("compiles", "Programs compiled, or read from the cache", "", ""),
     ("first_step", "First step", "s", ""),
     ("last_loss", "Last training loss", "", ""),
     ("billable_seconds", "Billable time (BillableTimeInSeconds)", "s", "lower"),

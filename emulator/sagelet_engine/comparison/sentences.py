@@ -183,6 +183,10 @@ def _compilation(side: Side) -> str:
     if not side.facts.compiled or seconds is None:
         return ""
     share = f" of the {runtime:.1f} s of training" if runtime else ""
+    if side.facts.report.total.cache.has_all:
+        reading = "tracing, and reading its programs from the compile cache,"
+        reading = reading if side.facts.compiler == "inductor" else "reading its programs from the compile cache"
+        return f"{side.name} compiled nothing: {reading} took {seconds:.1f} s{share}."
     return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training does not compile for longer."
 
 

@@ -78,7 +78,7 @@ def test_web_pages_read_none(world: ApiWorld, headers: dict[str, str]) -> None:
 def test_the_command(world: ApiWorld) -> None:
     start(world, "one", WORKER)
     shown = report(world, "one").output
-    assert "one: compiled on CPU by torch_xla's own client, 1 worker(s), so far" in shown
+    assert "one: compiled on CPU by torch_xla's own client, 1 worker, so far" in shown
     for expected in ("3 in 12.1 s", "3: 0, 1, 57", "113 ms", "[bold]train.py:5 main", "aten::_unique2", "8 x 128"):
         assert expected in shown
     assert json.loads(report(world, "one", "--json").output) == get(world, "one")[1]

@@ -16,6 +16,7 @@ from sagelet_engine.comparison.trainer_log import TrainerLog
 from sagelet_engine.instances.bill import Bill
 from sagelet_engine.model.series import Sample
 from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import Cache
 from support.comparison_facts import compiled, facts, native, report, trainer
 
 
@@ -101,6 +102,19 @@ def test_compiling_stands_apart_and_pays_from_a_step_on() -> None:
     assert said["break-even"] == (
         "That paid at step 20, 20 seconds of training; it ran 100 steps, and a long training approaches 50% less time."
     )
+
+
+@pytest.mark.parametrize(
+    ("compiler", "what"),
+    [
+        ("xla", "reading its programs from the compile cache took"),
+        ("inductor", "tracing, and reading its programs from the compile cache, took"),
+    ],
+)
+def test_a_job_that_read_all_programs_from_the_cache_compiled_nothing(compiler: str, what: str) -> None:
+    cached = report(True, cache=Cache(enabled=True, hits=3))
+    said = words(compare([native(), compiled(report=cached, compiler=compiler)]))
+    assert said["compilation"] == f"fast compiled nothing: {what} 10.0 s of the 60.0 s of training."
 
 
 def test_a_short_job_is_told_when_compiling_would_pay() -> None:

@@ -223,9 +223,9 @@ def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
 @pytest.mark.parametrize(
     ("rate", "peak_mib", "seconds", "expected"),
     [
-        (70.8, 573, 0.113, ("70.8", "573 MiB", "113 ms")),
-        (2443.4, 1010, 0.9996, ("2,443", "1,010 MiB", "1,000 ms")),
-        (999.6, 1023, 1.04, ("1,000", "1,023 MiB", "1.0 s")),
+        (70.8, 573, 0.113, ("70.8 samples/s", "573 MiB", "113 ms")),
+        (2443.4, 1010, 0.9996, ("2,443 samples/s", "1,010 MiB", "1,000 ms")),
+        (999.6, 1023, 1.04, ("1,000 samples/s", "1,023 MiB", "1.0 s")),
     ],
 )
 def test_no_figure_is_a_power_of_ten(
@@ -239,7 +239,7 @@ def test_no_figure_is_a_power_of_ten(
     world.ended("one")
     found = of(world, "one")
     shown = dict(rows(found.total, compiled=True))
-    assert (shown["Samples per second"], shown["Peak memory (rss)"], shown["First step"]) == expected
+    assert (shown["Steady throughput"], shown["Peak memory (rss)"], shown["First step"]) == expected
     assert all(figure in text.summary(found) for figure in expected)
 
 

@@ -24,7 +24,7 @@ class Figure(NamedTuple):
 #: By the metric's name without PREFIX, in the order in which people read them. Docs: docs/reference/compiler-report.md.
 FIGURES: Mapping[str, Figure] = {
     "steps": Figure("Steps so far"),
-    "samples_per_second": Figure("Throughput of steady steps", "samples/s"),
+    "samples_per_second": Figure("Steady throughput", "samples/s"),
     "first_step_seconds": Figure("First step", "s"),
     "steady_step_seconds": Figure("Steady step", "s"),
     "compiles": Figure("Compilations so far"),

@@ -1,6 +1,6 @@
 """The figures of a compile report as rows of a name and a text, for every page and command that shows them."""
 
-from sagelet_engine.telemetry.compiler.text import duration, figure, known, size
+from sagelet_engine.telemetry.compiler.text import counted, duration, figure, known, size
 from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds
 
 #: The most compiling steps that are named by number.
@@ -18,11 +18,12 @@ def rows(total: Figures, *, compiled: bool, by_inductor: bool = False) -> Rows:
 
 def _steps(total: Figures) -> Rows:
     steady, spread = known(total.steady_step_seconds), total.step_seconds
+    throughput = f"{figure(total.samples_per_second)} samples/s" if total.samples_per_second else "not known"
     return [
         ("Steps", f"{total.steps:,}"),
         ("First step", known(total.first_step_seconds)),
         ("Steady step", f"{steady}{_spread(spread)}" if total.steady_step_seconds else steady),
-        ("Samples per second", figure(total.samples_per_second) if total.samples_per_second else "not known"),
+        ("Steady throughput", throughput),
         ("Waited for input", duration(total.input_wait_seconds)),
         (f"Peak memory ({total.memory.kind or '-'})", size(total.memory.peak_bytes)),
     ]
@@ -60,7 +61,8 @@ def _replayed(total: Figures) -> Rows:
     counts = total.replayed
     if not (counts.programs or counts.traced):
         return []
-    text = f"{counts.steps:,} optimizer steps and {counts.clips:,} clippings, by {counts.programs:,} programs"
+    what = f"{counted(counts.steps, 'optimizer step')} and {counted(counts.clips, 'clipping')}"
+    text = f"{what}, by {counted(counts.programs, 'program')}"
     rows = [("Replayed", text)]
     traced = [f"{what} ({count:,})" for what, count in counts.traced.items()]
     return [*rows, ("Traced instead", "; ".join(traced))] if traced else rows

@@ -54,8 +54,8 @@ def times(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 graph break`, `2 graph breaks`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """`1 graph break`, `2,000 graph breaks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def figure(value: float) -> str:
@@ -84,7 +84,7 @@ def size(count: int) -> str:
 def _compiled(total: Figures, *, by_inductor: bool, several: bool) -> str:
     """Returns what was done to the programs. Those of the compile cache are read, not compiled."""
     hits, cached = total.cache.hits, total.cache.hits + total.cache.misses
-    if hits and hits == cached:
+    if total.cache.has_all:
         return (
             "traced and read all programs from Inductor's cache" if by_inductor else "read all programs from the cache"
         )

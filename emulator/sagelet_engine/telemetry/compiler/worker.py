@@ -19,6 +19,11 @@ class Cache:
     hits: int = 0
     misses: int = 0
 
+    @property
+    def has_all(self) -> bool:
+        """True if nothing was compiled: each program was read from the cache."""
+        return self.hits > 0 and self.misses == 0
+
 
 @dataclass(frozen=True)
 class StepSeconds:
