@@ -36,44 +36,46 @@ class _Lstm(torch.autograd.Function):  # type: ignore[misc]
         """`x`: (T, B, I); `h`, `c`: (B, H). Returns the states of all steps (T, B, H), and the last `h` and `c`."""
         inputs = (x, wi, wh, bi, bh, h, c)
         weight = wh.t()
-        gates, states, cells = [], [], [c]
+        gates, states, cells = [], [], []
         for part in _of_inputs(x, wi, bi + bh):
             i, f, g, o = (part + h @ weight).chunk(4, 1)
             i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
             c = f * c + i * g
             h = o * c.tanh()
-            gates.append((i, f, g, o))
+            gates += [i, f, g, o]
             states.append(h)
             cells.append(c)
-        y = torch.stack(states)
         ctx.original = original
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, y, torch.stack(cells), *(torch.stack(gate) for gate in zip(*gates)))
-        return y, h, c
+        # One by one: XLA's CPU compiler makes slow loops of operations on a concatenation of all steps.
+        ctx.save_for_backward(*inputs, *states, *cells, *gates)
+        return torch.stack(states), h, c
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor | None, dh: Tensor | None, dc: Tensor | None) -> tuple[Any, ...]:
-        *inputs, y, cells, i, f, g, o = ctx.saved_tensors
+        # Read once: a checkpoint gives them once.
+        everything = ctx.saved_tensors
+        inputs, saved = everything[:7], everything[7:]
         if torch.is_grad_enabled():
             return _differentiable(ctx, _own_lstm, inputs, (dy, dh, dc))
-        x, wi, wh, _, _, h, _ = inputs
-        before, now = cells[:-1], cells[1:].tanh()
-        # The derivatives of all steps at once, so that little is left for each step.
-        by_cell = torch.stack([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], 2).unbind()
-        by_state = (now * o * (1 - o)).unbind()
-        to_cell = (o * (1 - now * now)).unbind()
-        keeps = f.unbind()
+        x, wi, wh, _, _, h, c = inputs
+        steps = len(x)
+        states, cells, gates = [h, *saved[:steps]], [c, *saved[steps : 2 * steps]], saved[2 * steps :]
         found = []
-        for t, d in _backwards(dy, y):
+        for t, d in _backwards(dy, steps):
+            i, f, g, o = gates[4 * t : 4 * t + 4]
+            now = cells[t + 1].tanh()
             d = _sum(d, dh)
-            dc = _sum(dc, None if d is None else d * to_cell[t])
+            dc = _sum(dc, None if d is None else d * o * (1 - now * now))
             d, dc = (torch.zeros_like(h) if one is None else one for one in (d, dc))
-            of_gates = torch.cat([(dc.unsqueeze(1) * by_cell[t]).flatten(1), d * by_state[t]], 1)
-            dc = dc * keeps[t]
+            of_i, of_f = dc * g * i * (1 - i), dc * cells[t] * f * (1 - f)
+            of_g, of_o = dc * i * (1 - g * g), d * now * o * (1 - o)
+            of_gates = torch.cat([of_i, of_f, of_g, of_o], 1)
+            dc = dc * f
             dh = of_gates @ wh
             found.append(of_gates)
         of_all = torch.cat(found[::-1])
-        return None, *_of_weights(ctx, x, wi, _before(h, y), of_all, of_all), dh, dc
+        return None, *_of_weights(ctx, x, wi, torch.stack(states[:-1]), of_all, of_all), dh, dc
 
 
 class _Gru(torch.autograd.Function):  # type: ignore[misc]
@@ -113,7 +115,7 @@ class _Gru(torch.autograd.Function):  # type: ignore[misc]
         by_all = torch.stack([by_r, by_z, by_n * r], 2).unbind()
         keeps = z.unbind()
         states, found = [], []
-        for t, d in _backwards(dy, y):
+        for t, d in _backwards(dy, len(y)):
             d = _sum(d, dh)
             d = torch.zeros_like(h) if d is None else d
             of_gates = (d.unsqueeze(1) * by_all[t]).flatten(1)
@@ -155,9 +157,9 @@ def _before(h: Tensor, y: Tensor) -> Tensor:
     return torch.cat([h.unsqueeze(0), y[:-1]])
 
 
-def _backwards(dy: Tensor | None, y: Tensor) -> list[tuple[int, Tensor | None]]:
+def _backwards(dy: Tensor | None, steps: int) -> list[tuple[int, Tensor | None]]:
     """Returns the steps from the last to the first, each with the gradient of its output, if it has one."""
-    gradients = [None] * len(y) if dy is None else dy.unbind()
+    gradients = [None] * steps if dy is None else dy.unbind()
     return list(enumerate(gradients))[::-1]
 
 
