@@ -86,10 +86,17 @@ class CacheStore:
         """
         if not NAME.fullmatch(source.name):
             return False
+        if (self.directory(account, image) / source.name).exists():
+            return True
         return self._publish(account, image, source.name, now_ms, lambda draft: self._copy_whole(source, draft, within))
 
     def add(self, account: str, image: str, name: str, body: bytes, now_ms: int) -> None:
         """Makes an entry of bytes. An existing entry stays."""
+        if not (self.directory(account, image) / name).exists():
+            self.replace(account, image, name, body, now_ms)
+
+    def replace(self, account: str, image: str, name: str, body: bytes, now_ms: int) -> None:
+        """Makes an entry of bytes in place of an existing one, which stays if this fails."""
 
         def written(draft: Path) -> bool:
             with draft.open("wb") as file:
@@ -99,11 +106,6 @@ class CacheStore:
             return True
 
         self._publish(account, image, name, now_ms, written)
-
-    def replace(self, account: str, image: str, name: str, body: bytes, now_ms: int) -> None:
-        """Makes an entry of bytes in place of an existing one. Killed in between, it leaves none."""
-        self.remove(account, image, name)
-        self.add(account, image, name, body, now_ms)
 
     def reject(self, account: str, image: str, name: str, source: Path, within: int = 1) -> None:
         """Drops an entry that a host could not load.
@@ -161,8 +163,6 @@ class CacheStore:
 
     def _publish(self, account: str, image: str, name: str, now_ms: int, write: Callable[[Path], bool]) -> bool:
         target = self.directory(account, image) / name
-        if target.exists():
-            return True
         drafts = self.root / DRAFTS
         drafts.mkdir(parents=True, exist_ok=True)
         draft = drafts / f"{name}.{os.getpid()}"

@@ -1,6 +1,8 @@
 """How fast trainings were, natively and by each compiler: what is kept, and what is said of it."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +69,19 @@ def test_the_last_run_of_a_compiler_counts(store: CacheStore) -> None:
         known_speeds.keep(store, job(name), report(name, step), 1000)
     own = report("own", 0.2, compiler="xla")
     assert [one.job for one in known_speeds.others(store, job("own"), own)] == ["second"]
+
+
+def test_a_full_disk_leaves_what_was_known(store: CacheStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_speeds.keep(store, job("first"), report("first", 0.5), 1000)
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        known_speeds.keep(store, job("second"), report("second", 0.7), 2000)
+    own = report("own", 0.2, compiler="xla")
+    assert [one.job for one in known_speeds.others(store, job("own"), own)] == ["first"]
 
 
 @pytest.mark.parametrize(

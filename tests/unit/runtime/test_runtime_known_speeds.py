@@ -1,11 +1,13 @@
 """SAGELET_COMPILER=auto: what is taken, by which figures; and the key of a training."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sagelet_engine.reports.known_speeds import LENGTHS
 from sagelet_runtime.base import training_key
 from sagelet_runtime.launch import known_speeds
 from sagelet_runtime.launch.known_speeds import NATIVE, Run, choose
@@ -99,9 +101,35 @@ def test_a_key_tells_scripts_and_shapes_apart(tmp_path: Path) -> None:
 
 
 def test_scripts_that_cannot_be_read_have_no_key(tmp_path: Path) -> None:
+    environ = {training_key.VARIABLE: f"0:{tmp_path}"}
+    assert training_key.of_process(environ) == training_key.of_process({}) == ""
     (tmp_path / "train.py").symlink_to("nowhere.py")
-    assert training_key.of_process({training_key.VARIABLE: f"0:{tmp_path}"}) == ""
-    assert training_key.of_process({}) == ""
+    assert training_key.of_process(environ) == ""
+
+
+def test_what_is_no_file_is_no_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("1")
+    alone = list(training_key.scripts(tmp_path))
+    assert len(alone) == 1
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    (tmp_path / "terminal.py").symlink_to("/dev/tty")
+    (tmp_path / "nowhere.py").symlink_to("nowhere")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "directory.py").mkdir()
+    assert list(training_key.scripts(tmp_path)) == alone
+
+
+@pytest.mark.parametrize("name", ["output_size", "num_outputs", "num_steps", "catalog", "alrm"])
+def test_what_may_change_a_step_is_part_of_the_key(name: str) -> None:
+    assert training_key.shape({name: 1}, "host") != training_key.shape({name: 2}, "host")
+
+
+@pytest.mark.parametrize(
+    "name", [*LENGTHS, "lr", "base-lr", "learning_rate", "seed", "warmup_steps", "output_dir", "logging_steps", "save"]
+)
+def test_what_changes_no_step_is_not_part_of_the_key(name: str) -> None:
+    assert training_key.shape({name: 1}, "host") == training_key.shape({name: 2}, "host")
 
 
 def test_a_directory_without_end_is_read_in_part(tmp_path: Path) -> None:
