@@ -15,8 +15,7 @@ from typing import Any
 VARIABLE = "SAGELET_TRAINING"
 #: Words of the names of hyperparameters that do not change what a step computes: `warmup_steps`, `log-interval`.
 FREE_WORDS = frozenset({"epoch", "epochs", "lr", "seed", "warmup", "log", "logging", "save", "sagemaker"})
-#: Names, or parts of several words. `num_steps` is no such: in language models it is the length of a sequence, as
-#: `output_size` is a layer's.
+#: Of several words. `num_steps` and `output_size` are part of the key: a sequence's length and a layer's, in many scripts.
 FREE_NAMES = re.compile(r"steps|.*(max_steps|learning_rate|output_(dir|data_dir|path|file)).*")
 #: The most scripts that are looked at, and bytes of each.
 MOST, LIMIT = 500, 1 << 20
