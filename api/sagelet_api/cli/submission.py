@@ -8,13 +8,14 @@ import re
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
 from sagelet_api.cli.progress import UploadProgress
+from sagelet_api.cli.text import printable, say
 from sagelet_api.servers.server import Server
 from sagelet_api.services.iam import execution_role
 from sagelet_engine.base.errors import SageletError
@@ -29,6 +30,8 @@ COMPILE = {"sagemaker_training_compiler_enabled": "true"}
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache"})
 #: Characters of a job's name, and of the suffix that sagelet adds to make it unique.
 _LONGEST_NAME = 63
+#: The most files that are named when they are not uploaded.
+_NAMED = 5
 
 
 class BadSource(SageletError):
@@ -80,7 +83,7 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
         try:
             _pack(archive, script, source_dir)
         except OSError as error:
-            raise BadSource(f"{error.filename or script}: {error.strerror}") from error
+            raise BadSource(f"{error.filename or script}: {error.strerror or error}") from error
         archive.seek(0)
         aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=archive)
     # The toolkit reads hyperparameters as JSON.
@@ -91,15 +94,26 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
 
 
 def input_files(channel: str, source: Path) -> list[Path]:
-    """Returns the files of a channel that is here: a file itself, or all below a directory. Raises BadSource if there
-    are none.
+    """Returns the files of a channel that is here: a file itself, or all below a directory. Says what else is there,
+    which is not uploaded. Raises BadSource if there are none, or one cannot be uploaded.
     """
-    files = [source] if source.is_file() else sorted(_files(source))
+    option = f"--input {channel}={source}"
+    try:
+        files, others = ([source], []) if source.is_file() else _files(source)
+    except OSError as error:
+        raise BadSource(f"{option}: {error.filename}: {error.strerror}") from error
+    if others:
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        named = ", ".join(printable(str(path.relative_to(source))) for path in others[:_NAMED])
+        say(f"{option}: not uploaded: {named}{more} (pipes, and links to directories or to nothing)", err=True)
+    for file in files:
+        _name(source, file)
     if files:
         return files
-    option = f"--input {channel}={source}"
     if source.is_dir():
         raise BadSource(f"{option}: {source} has no files")
+    if source.exists():
+        raise BadSource(f"{option}: {source} is neither a file nor a directory")
     raise BadSource(f"{option}: {source}: no such file or directory; data in S3 is s3://BUCKET/PREFIX")
 
 
@@ -110,16 +124,53 @@ def upload_input(aws: Aws, bucket: str, prefix: str, source: Path, files: list[P
     try:
         with UploadProgress(len(files), sum(file.stat().st_size for file in files)) as progress:
             for file in files:
-                name = file.name if file is source else file.relative_to(source).as_posix()
-                aws.upload(bucket, f"{prefix}/{name}", file, progress.seen)
+                _upload(aws, bucket, f"{prefix}/{_name(source, file)}", file, progress)
     except OSError as error:
-        raise BadSource(f"{error.filename or source}: {error.strerror}") from error
+        raise BadSource(f"{error.filename or source}: {error.strerror or error}") from error
     return f"s3://{bucket}/{prefix}"
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(directory):
-        yield from (Path(place, name) for name in names if Path(place, name).is_file())
+def _upload(aws: Aws, bucket: str, key: str, file: Path, progress: UploadProgress) -> None:
+    """Raises BadSource if the file is not the same at the end: its object may be a part of it, or of two contents."""
+    before = _state(file)
+    try:
+        aws.upload(bucket, key, file, progress.seen)
+    except ServerRefused as refused:
+        # A file that became shorter is a body that never ends, for the server.
+        if _state(file) == before:
+            raise
+        raise BadSource(f"{file} was changed while it was uploaded") from refused
+    if _state(file) != before:
+        raise BadSource(f"{file} was changed while it was uploaded")
+
+
+def _state(file: Path) -> tuple[int, int]:
+    facts = file.stat()
+    return facts.st_size, facts.st_mtime_ns
+
+
+def _name(source: Path, file: Path) -> str:
+    """Returns the end of an object's key. Raises BadSource for a name that no key can hold."""
+    name = file.name if file is source else file.relative_to(source).as_posix()
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise BadSource(f"{os.fsencode(file)!r}: the name is not UTF-8, as an object's key must be") from error
+    return name
+
+
+def _files(directory: Path) -> tuple[list[Path], list[Path]]:
+    """Returns the files below a directory, and what else is there and has no files. Raises OSError."""
+    files, others = [], []
+    for place, names, ends in os.walk(directory, onerror=_raised if directory.is_dir() else None):
+        others += [path for name in names if (path := Path(place, name)).is_symlink()]
+        for path in (Path(place, name) for name in ends):
+            (files if path.is_file() else others).append(path)
+    return sorted(files), sorted(others)
+
+
+def _raised(error: OSError) -> None:
+    raise error
 
 
 def _pack(archive: Any, script: Path, source_dir: Path | None) -> None:

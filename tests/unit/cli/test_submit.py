@@ -13,6 +13,8 @@ from click.testing import Result
 from rich.console import Console
 
 from sagelet_api.cli import progress
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ServerRefused
 from sagelet_api.cli.documents import BadDocument, read_document, request_from
 from sagelet_api.cli.submission import COMPILED_IMAGE, NATIVE_IMAGE, new_name
 from support.api_world import ACCOUNT, REGION, ApiWorld
@@ -259,6 +261,51 @@ def test_a_large_file_goes_in_parts_and_its_size_is_said_first(
     assert "uploading 1 file, 20.0 MB" in done.stderr
     head = world.client("s3").head_object(Bucket=BUCKET, Key="big/input/train/large")
     assert (head["ContentLength"], head["ETag"].strip('"').partition("-")[2]) == (20_000_000, "3")
+
+
+def test_what_a_directory_has_that_is_not_uploaded_is_named(world: ApiWorld, sagelet: Sagelet, tmp_path: Path) -> None:
+    data, far = tmp_path / "mine", tmp_path / "far"
+    for path in (data, far):
+        path.mkdir()
+    (data / "a.txt").write_text("a")
+    (data / "linked").symlink_to(far)
+    (data / "nothing").symlink_to("nowhere")
+    os.mkfifo(data / "pipe")
+    world.objects.put(BUCKET, "left/input/train/data", b"1")
+    script = str(written(tmp_path, "train.py", ""))
+    done = sagelet("submit", script, "--name", "left", "--input", f"train={data}")
+    assert done.exit_code == 0, done.output
+    assert f"--input train={data}: not uploaded: linked, nothing, pipe (pipes, and links to" in done.stderr
+    for index in range(9):
+        (data / f"z{index}").symlink_to("nowhere")
+    done = sagelet("submit", script, "--name", "left-2", "--input", f"train={data}")
+    assert "not uploaded: linked, nothing, pipe, z0, z1 and 7 more (" in done.stderr
+    done = sagelet("submit", script, "--input", f"train={data / 'pipe'}")
+    assert (done.exit_code, f"{data / 'pipe'} is neither a file nor a directory" in done.stderr) == (1, True)
+
+
+def test_a_name_that_no_key_can_hold_is_refused(sagelet: Sagelet, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path / "mine") + b"/\xff.bin")).touch()
+    done = sagelet("submit", str(written(tmp_path, "train.py", "")), "--input", f"train={tmp_path / 'mine'}")
+    assert (done.exit_code, "\\xff.bin': the name is not UTF-8" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_file_that_is_written_while_it_is_uploaded_is_named(
+    sagelet: Sagelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    data = tmp_path / "mine"
+    data.write_text("a")
+
+    def upload(_aws: Aws, _bucket: str, _key: str, file: Path, _seen: object) -> None:
+        file.write_text("another")
+        if refused:
+            raise ServerRefused("IncompleteBody: The request body did not arrive whole", "IncompleteBody")
+
+    monkeypatch.setattr(Aws, "upload", upload)
+    done = sagelet("submit", str(written(tmp_path, "train.py", "")), "--input", f"train={data}")
+    assert (done.exit_code, f"Error: {data} was changed while it was uploaded" in done.stderr) == (1, True), done.stderr
 
 
 def test_an_upload_on_a_terminal_shows_its_bytes() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 VARIABLE = "SAGELET_TRAINING"
 #: Words of the names of hyperparameters that do not change what a step computes: `warmup_steps`, `log-interval`.
 FREE_WORDS = frozenset({"epoch", "epochs", "lr", "seed", "warmup", "log", "logging", "save", "sagemaker"})
-#: Of several words. `num_steps` and `output_size` are part of the key: in many scripts they are the length of a sequence
-#: and of a layer.
+#: Of several words. `num_steps` and `output_size` are part of the key: in many scripts they are the length of a
+#: sequence and of a layer.
 FREE_NAMES = re.compile(r"steps|.*(max_steps|learning_rate|output_(dir|data_dir|path|file)).*")
 #: The most scripts that are looked at, and bytes of each.
 MOST, LIMIT = 500, 1 << 20
