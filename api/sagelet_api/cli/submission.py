@@ -161,7 +161,8 @@ def _name(source: Path, file: Path) -> str:
 
 def _files(directory: Path) -> tuple[list[Path], list[Path]]:
     """Returns the files below a directory, and what else is there and has no files. Raises OSError."""
-    files, others = [], []
+    files: list[Path] = []
+    others: list[Path] = []
     for place, names, ends in os.walk(directory, onerror=_raised if directory.is_dir() else None):
         others += [path for name in names if (path := Path(place, name)).is_symlink()]
         for path in (Path(place, name) for name in ends):
