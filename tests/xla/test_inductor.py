@@ -298,4 +298,6 @@ def test_an_unknown_compiler_is_refused(host: TrainingHost) -> None:
     host.script("print('never')")
     ended = host.run(ASKED)
     assert ended.code == 1
-    assert "SAGELET_COMPILER is 'gcc' in the job's Environment; use 'inductor', 'xla' or 'auto'" in (ended.failure or "")
+    assert "SAGELET_COMPILER is 'gcc' in the job's Environment; use 'inductor', 'xla' or 'auto'" in (
+        ended.failure or ""
+    )

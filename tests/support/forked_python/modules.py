@@ -102,6 +102,6 @@ class _Loader(abc.Loader):
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec
-        module.__loader__ = self._spec.loader
+        # A module of torch's settings refuses other attributes than these.
+        vars(module).update(__spec__=self._spec, __loader__=self._spec.loader)
         self._restorer.restore(self._name)

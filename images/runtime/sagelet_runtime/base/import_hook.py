@@ -72,7 +72,8 @@ class _Loader(abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._own
+        # A module of torch's settings refuses other attributes than these, if it has been imported before.
+        vars(module)["__loader__"] = self._own
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
         self._before()
