@@ -74,6 +74,36 @@ def test_a_time_that_nobody_knows_joins_its_steps_to_the_next_ones() -> None:
     assert (found["steady_step_seconds"], found["step_seconds"]["count"], found["step_seconds"]["steps"]) == (2.0, 1, 3)
 
 
+def dispatched(device: Device, intervals: Intervals, *ends: tuple[float, float, float]) -> None:
+    """Each step: when the script had dispatched it, for how long it had waited until then, when the device was done."""
+    for at, held, end in ends:
+        device.count += 1
+        device.ends[device.count] = end
+        intervals.step_ended(StepEnd(device.count, device.count, at=at, held=held, rows=device.count))
+
+
+def test_a_device_that_catches_up_is_no_faster_than_the_script() -> None:
+    """The first program takes 9.5 s, and the queue behind it 0.1 s a step. The script takes 1 s for each."""
+    device = Device()
+    intervals = Intervals(ExecutionClock(device))
+    dispatched(device, intervals, *((float(step), 0.0, 9.5 + step / 10) for step in range(1, 11)))
+    found = intervals.document()
+    assert (found["steady_step_seconds"], found["samples_per_second"]) == (1.0, 1.0)
+    assert (found["step_seconds"]["p5"], found["step_seconds"]["clock"]) == (1.0, "script")
+    assert found["step_seconds"]["steps"] == 8
+
+
+def test_waiting_for_a_long_program_is_not_the_script_s_own_time() -> None:
+    """The script waits for 30 s at its second step, in a call that is noted or not. The device takes 0.5 s a step."""
+    for held in (30.0, 0.0):
+        device = Device()
+        intervals = Intervals(ExecutionClock(device))
+        late = ((30.0 + step / 10, held, 30.0 + step / 2) for step in range(2, 12))
+        dispatched(device, intervals, (0.1, 0.0, 30.5), *late)
+        found = intervals.document()
+        assert (found["steady_step_seconds"], found["step_seconds"]["clock"]) == (0.5, "device")
+
+
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import collections
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.reporting.device_clock import NEVER, DeviceClock, Guarded
+from sagelet_runtime.reporting.device_clock import NEVER, DeviceClock, Guarded, ScriptClock
 
 #: The last intervals that are kept, and the step ends whose time is not known yet.
 WINDOW = 2048
@@ -21,6 +21,8 @@ MOST_PENDING = 8192
 FEWEST_STEPS = 10
 #: The parts of the intervals whose means show whether steps became slower or faster.
 QUARTERS = 4
+#: A device that took less than the script's time by this factor was catching up. No device does that for long.
+CATCHING_UP = 1.1
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class StepEnd:
     rows: int = 0
     #: Batches of evaluations and files saved, which belong to no step.
     interruptions: int = 0
+    #: When the script was there, and for how long it had waited for the device until then.
+    at: float = 0.0
+    held: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Interval:
     waited: float
     exchanged: float
     rows: int
+    #: Of the script's own work.
+    script: float = 0.0
 
 
 class Intervals:
@@ -92,11 +99,17 @@ class Intervals:
 
     def kept(self) -> list[Interval]:
         """Returns the intervals that a steady step's figures are of, the oldest first."""
+        return self._kept()[0]
+
+    def _kept(self) -> tuple[list[Interval], str]:
+        """Returns the intervals, and what clock they are of."""
         self.update()
-        return list(self._steady or self._rest)
+        intervals = list(self._steady or self._rest)
+        caught_up = _caught_up(intervals)
+        return (caught_up, ScriptClock.source) if caught_up else (intervals, self.clock.source)
 
     def document(self) -> JsonObject:
-        intervals = self.kept()
+        intervals, source = self._kept()
         steps, seconds = sum(one.steps for one in intervals), sum(one.seconds for one in intervals)
         single = sorted(one.seconds / one.steps for one in intervals)
         return {
@@ -107,7 +120,7 @@ class Intervals:
                 "p95": round(_share(single, 95), 6),
                 "count": len(intervals),
                 "steps": steps,
-                "clock": self.clock.source,
+                "clock": source,
                 "quarters": [round(seconds, 6) for seconds in _quarters(intervals)],
             },
             "steady_input_wait_seconds": round(sum(one.waited for one in intervals) / steps, 6) if steps else 0.0,
@@ -138,11 +151,25 @@ class Intervals:
             end.waited - last.waited,
             end.exchanged - last.exchanged,
             end.rows - last.rows,
+            end.at - last.at - compiled - (end.held - last.held),
         )
         if end.compiles == last.compiles:
             self._steady.append(interval)
         elif interval.steps >= FEWEST_STEPS and interval.seconds > 0:
             self._rest.append(interval)
+
+
+def _caught_up(intervals: list[Interval]) -> list[Interval]:
+    """Returns the intervals by the script's time, if the device took less. Empty otherwise.
+
+    After a program that took long, such as the first one, the device has a queue, and is done with the queue's steps
+    sooner than the script dispatches others. The script's longest interval is left out: it may have waited there.
+    """
+    longest = max(intervals, key=lambda one: one.script / one.steps, default=None)
+    others = [replace(one, seconds=one.script) for one in intervals if one is not longest and one.script > 0]
+    script, steps = sum(one.seconds for one in others), sum(one.steps for one in others)
+    device, all_steps = sum(one.seconds for one in intervals), sum(one.steps for one in intervals)
+    return others if steps and script / steps > CATCHING_UP * device / all_steps else []
 
 
 def _quarters(intervals: list[Interval]) -> list[float]:

@@ -59,7 +59,13 @@ class Recorder:
         self._used = False
         self.exchanges = Exchanges()
         timeline = Timeline(lambda: self.busy(), lambda: self.waits.seconds, lambda: self.waits.others())
-        self.steps = Steps(self.exchanges.seconds, timeline, self._clock(), lambda: self.compile_seconds())
+        self.steps = Steps(
+            self.exchanges.seconds,
+            timeline,
+            self._clock(),
+            lambda: self.compile_seconds(),
+            lambda: self.waits.seconds,
+        )
         self.waits = DeviceWaits(self.steps.intervals, lambda: self.compile_seconds(), lambda: self.reading_seconds())
         self.evaluations = Places()
         self.saves = Places()

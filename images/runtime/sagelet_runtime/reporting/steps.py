@@ -29,9 +29,12 @@ class Steps:
         timeline: Optional[Timeline] = None,
         clock: Optional[DeviceClock] = None,
         compile_seconds: Callable[[], float] = lambda: 0.0,
+        held: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`exchanged` returns the seconds in collectives so far, `compile_seconds` those of compiling."""
-        self._exchanged, self._compile_seconds = exchanged, compile_seconds
+        """`exchanged` returns the seconds in collectives so far, `compile_seconds` those of compiling, and `held` those
+        in which the script waited for the device.
+        """
+        self._exchanged, self._compile_seconds, self._held = exchanged, compile_seconds, held
         self.timeline = timeline or Timeline()
         self.intervals = Intervals(clock or ScriptClock())
         #: Batches of evaluations and files that were saved so far.
@@ -123,6 +126,8 @@ class Steps:
                 self._exchanged(),
                 self.samples,
                 self.interruptions,
+                now,
+                self._held(),
             )
         )
 
