@@ -23,6 +23,7 @@ from sagelet_engine.hub.adding import Added, add
 from sagelet_engine.hub.names import MAIN, Kind, check_new_repository_id, check_repository_id, check_revision
 from sagelet_engine.hub.sources import Bucket, Folder, Source, UnfitSource, named_by_cache
 from sagelet_engine.hub.store import HubStore
+from sagelet_engine.hub.tiny import families
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.store import S3Store
@@ -151,7 +152,7 @@ def _directory(source: str, kind: Kind, name: str) -> Path:
         raise SettingsError(f"{source}: is a file: name the directory it is in")
     is_model = kind is Kind.MODEL
     download = f"`hf download {name}{'' if is_model else f' --repo-type {kind.singular}'}`"
-    tiny = f", or make a small random model with `sagelet hub make-tiny {name}`" if is_model else ""
+    tiny = f", or make a small random model with `{families.command(name)}`" if is_model else ""
     raise SettingsError(
         f"{source}: no such directory. `sagelet hub add` adds files that are here: bring them ({download} where there "
         f"is a network){tiny}. Jobs of a server with a network find the real Hub's as they are (`sagelet docs hub`)"

@@ -346,6 +346,14 @@ def test_a_model_that_the_hub_does_not_have() -> None:
     assert finding.seen.place is not None
 
 
+def test_a_small_model_whose_name_says_no_family_needs_it() -> None:
+    error = (
+        "OSError: org/own is not a local folder and is not a valid model identifier listed on 'https://hf.co/models'"
+    )
+    finding = of(MISS.format(what="model org/own", name="org/own") + traceback(error))["not-in-the-hub"]
+    assert "`sagelet hub make-tiny org/own --like FAMILY`" in instead(finding)
+
+
 def test_a_data_set_that_the_hub_does_not_have() -> None:
     error = (
         "datasets.exceptions.DatasetNotFoundError: Dataset 'org/none' doesn't exist on the Hub or cannot be accessed."

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_match, quoted
+from sagelet_engine.hub.tiny import families
 
 _KIND = r"(?P<kind>model|dataset|space)"
 _NAME = r"(?P<name>[\w][\w./-]*)"
@@ -81,7 +82,7 @@ def _miss(case: Case) -> Miss | None:
 def _instead(miss: Miss) -> str:
     revision = f" --revision {miss.revision}" if miss.revision else ""
     add = f"Add it: `sagelet hub add DIR --as {miss.name}{_FLAGS[miss.kind]}{revision}`"
-    tiny = "" if miss.kind != "model" or revision else f", or for a test `sagelet hub make-tiny {miss.name}`"
+    tiny = "" if miss.kind != "model" or revision else f", or for a test `{families.command(miss.name)}`"
     return f"{add}{tiny}. {_ELSE_OFFLINE if miss.offline else _ELSE}"
 
 

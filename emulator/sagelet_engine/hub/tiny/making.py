@@ -12,6 +12,7 @@ from types import MappingProxyType
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.hub.store import Draft
 from sagelet_engine.hub.tiny import byte_level, shapes, unigram, word_pieces
+from sagelet_engine.hub.tiny.families import family_of, model_name
 from sagelet_engine.hub.tiny.formats import pytorch_file, safetensors_file
 
 #: The spread of random weights with which GPT-2 and BERT begin training.
@@ -35,8 +36,6 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "t5": Family(shapes.t5, unigram.t5),
     }
 )
-#: Beginnings of models' names, and their families. The first that fits counts.
-_BEGINNINGS = (("distilgpt2", "gpt2"), ("distilroberta", "roberta"), *((name, name) for name in FAMILIES))
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class TinyModel:
 
 def tiny_model(repository: str, like: str | None = None) -> TinyModel:
     """Makes a model: the same bytes for the same name. Raises SettingsError for an unknown family."""
-    name = repository.rpartition("/")[2].lower()
-    family = like or next((family for beginning, family in _BEGINNINGS if name.startswith(beginning)), "")
+    name, family = model_name(repository), like or family_of(repository)
     if family not in FAMILIES:
         raise SettingsError(
             f"{like or repository}: belongs to no family that can be made here: name one with --like "
