@@ -1,5 +1,6 @@
 """What a job that Inductor compiles is given, and what is made of Dynamo's records. Without torch."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,6 +159,54 @@ def test_a_prepared_header_is_taken_only_if_all_is_the_same(
     assert headers_of("13")._precompile_header("h", "g++ -O3", **options) == "the job's own"
     assert headers_of("12")._precompile_header("h", "g++ -O2", **options) == "the job's own"
     assert headers_of("12")._precompile_header("h", "g++ -O3", **options, extra_flags=("-g",)) == "the job's own"
+
+
+@pytest.fixture
+def preparations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The compilers that compiled headers. A file `says` decides what the compiler is."""
+    compilers: list[str] = []
+
+    def compile_a_program(headers: Path) -> None:
+        if prepared._compiler() == "broken":
+            raise RuntimeError("C++ compile error")
+        (headers / "x.h").touch()
+        compilers.append(prepared._compiler())
+
+    monkeypatch.setattr(prepared, "directory", lambda: tmp_path / "beside" / "processor")
+    monkeypatch.setattr(prepared, "unfit", lambda: "")
+    monkeypatch.setattr(prepared, "_compile_a_program", compile_a_program)
+    monkeypatch.setattr(prepared, "_compiler", lambda: (tmp_path / "says").read_text())
+    # prepare() sets it.
+    monkeypatch.setenv(cache.DIRECTORY, "")
+    return compilers
+
+
+def test_headers_are_prepared_once_for_each_compiler(
+    tmp_path: Path, preparations: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for compiler in ("g++ 12", "g++ 12", "g++ 13"):
+        (tmp_path / "says").write_text(compiler)
+        assert prepared.main() == 0
+    assert preparations == ["g++ 12", "g++ 13"]
+    assert "Inductor's header is there" in capsys.readouterr().out
+    assert (tmp_path / "beside/processor/headers/x.h").is_file()
+
+
+def test_what_a_killed_preparation_left_is_removed(tmp_path: Path, preparations: list[str]) -> None:
+    (tmp_path / "beside/processor-abc/draft/headers").mkdir(parents=True)
+    (tmp_path / "says").write_text("g++ 12")
+    assert prepared.main() == 0
+    assert sorted(os.listdir(tmp_path / "beside")) == [prepared.LOCK, "processor"]
+
+
+def test_an_installation_does_not_fail_by_a_compiler_that_cannot_compile(
+    tmp_path: Path, preparations: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "says").write_text("broken")
+    assert (prepared.main(), preparations) == (0, [])
+    said = "Inductor's first job will compile its own header: RuntimeError: C++ compile error"
+    assert said in capsys.readouterr().out
+    assert os.listdir(tmp_path / "beside") == [prepared.LOCK]
 
 
 def test_a_prepared_trial_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ would keep both where any job can write. `sagelet install-torch` and `sagelet im
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +28,14 @@ from sagelet_runtime.inductor import cache, vector_units
 BESIDE_TORCH = "sagelet_inductor"
 #: In a processor's directory.
 HEADERS, VECTOR_UNITS = "headers", vector_units.PASSED
+#: Also there: what the C++ compiler said of itself when it compiled the headers.
+COMPILER = "compiler"
+#: Beside these directories: who holds its lock prepares.
+LOCK = ".lock"
 #: g++ looks for this beside a header that it includes first.
 COMPILED = ".gch"
+#: Of what torch says of a compiler that fails: its output follows, hundreds of lines.
+MOST_CHARACTERS = 300
 
 Precompile = Callable[..., Any]
 
@@ -92,6 +100,7 @@ def prepare(target: Path) -> int:
         passed = own / VECTOR_UNITS
         if passed.is_dir():
             shutil.copytree(passed, draft / VECTOR_UNITS, dirs_exist_ok=True)
+        (draft / COMPILER).write_text(_compiler())
         shutil.rmtree(target, ignore_errors=True)
         draft.rename(target)
     return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
@@ -129,18 +138,44 @@ def unfit() -> str:
     return f"{' and '.join(lacking)} not installed" if lacking else ""
 
 
-def main() -> int:
-    """Prepares what is not there yet, and says what it did. Where it cannot, a job does it for itself."""
-    target = directory()
-    if why := unfit():
-        print(f"Inductor's first job will compile its own header: {why}")
-    elif target is not None and target.is_dir():
-        print(f"Inductor's header is there: {target}")
-    elif target is not None:
+def _compiler() -> str:
+    return subprocess.run(["g++", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode(errors="replace")
+
+
+def _is_current(target: Path) -> bool:
+    """Returns whether this compiler's headers are there. Jobs take no other's."""
+    file = target / COMPILER
+    return file.is_file() and file.read_text() == _compiler()
+
+
+def prepare_once(target: Path) -> str:
+    """Prepares what is not there yet, while nobody else does. Returns what it did. Raises what torch raises."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _is_current(target):
+            return f"Inductor's header is there: {target}"
+        for draft in target.parent.glob(f"{target.name}-*"):
+            shutil.rmtree(draft)  # Of a preparation that was killed.
         print("Inductor's header: 120 MB, half a minute", flush=True)
         began = time.monotonic()
         size = prepare(target)
-        print(f"{target}: {size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s")
+        return f"{target}: {size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
+
+
+def main() -> int:
+    """Prepares what is not there yet, and says what it did. Where it cannot, a job does it for itself: XLA and native
+    jobs need none of it, so no installation fails by it.
+    """
+    target = directory()
+    why = unfit()
+    if target is not None and not why:
+        try:
+            print(prepare_once(target))
+        except Exception as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_CHARACTERS]}"
+    if why:
+        print(f"Inductor's first job will compile its own header: {why}")
     return 0
 
 
