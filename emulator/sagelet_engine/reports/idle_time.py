@@ -1,4 +1,4 @@
-"""The longest time in which a job did nothing: no line, no step, no CPU time, on any host. And where it waited."""
+"""The longest time in which a job did nothing: no line, no step, no CPU or GPU busy, on any host. And where."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -9,7 +9,8 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.worker import IdleNote, WorkerReport
 
-#: CPUUtilization of a host below which nothing works there: 100 is one core.
+#: What a host's CPUs and GPUs did, and the percent below which nothing works there: of one core, or of the GPUs' mean.
+CPU, GPU = "CPUUtilization", "GPUUtilization"
 IDLE_PERCENT = 5.0
 #: Shorter times are not looked for: ms, and the share of the training. So a search has few places to look at.
 LEAST_MS, SHARE = 60_000, 0.25
@@ -50,19 +51,20 @@ def longest(
 
 
 def without_cpu(points: Iterable[MetricPoint], hosts: Sequence[str], training: Window) -> Iterator[Window]:
-    """Yields the parts of the training in which each host was measured and none used a CPU, by time.
+    """Yields the parts of the training in which each host was measured and none used a CPU or a GPU, by time.
 
     `points`: the instance metrics by time. A point has the mean since the one before it on its host.
     """
-    looks = dict.fromkeys(hosts, training.start_ms)
+    looks = {(host, name): training.start_ms for host in hosts for name in (CPU, GPU)}
     busy: list[Window] = []
     for point in points:
-        if point.name != "CPUUtilization" or point.host not in looks or point.time_ms <= training.start_ms:
+        before = looks.get((point.host, point.name))
+        if before is None or point.time_ms <= training.start_ms:
             continue
-        before, looks[point.host] = looks[point.host], point.time_ms
+        looks[point.host, point.name] = point.time_ms
         if point.value >= IDLE_PERCENT:
             busy.append(Window(before, point.time_ms))
-    measured = min(training.end_ms, *looks.values())
+    measured = min(training.end_ms, *(looks[host, CPU] for host in hosts))
     at = training.start_ms
     for part in [*sorted(busy), Window(measured, measured)]:
         if part.start_ms > at:

@@ -422,6 +422,16 @@ def test_all_hosts_do_nothing_before_a_job_is_said_to_hang(world: World) -> None
     assert "idle" not in consult(world, job)
 
 
+@pytest.mark.parametrize(("gpu", "hung"), [(80.0, False), (0.0, True)])
+def test_a_gpu_that_works_is_no_job_that_hangs(world: World, gpu: float, hung: bool) -> None:
+    job = make(world, "one", {})
+    began = minutes(world, job, *[1.0] * 6)
+    points = [MetricPoint("GPUUtilization", gpu, began + minute * 60_000, "algo-1") for minute in range(1, 7)]
+    world.engine._store.points.put_host(job.id, points)
+    world.clock.turn(360)
+    assert ("idle" in consult(world, job)) is hung
+
+
 def test_a_job_may_write_anything_into_its_notes(world: World) -> None:
     job = make(world, "one", {})
     minutes(world, job, *[1.0] * 6)
