@@ -25,6 +25,11 @@ WIDTH = 60
 SAID_FIRST = 100_000_000
 
 
+def draws(console: Console) -> bool:
+    """Returns whether a line can be drawn anew. A dumb terminal cannot."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 class BuildProgress:
     """Draws build events. If the output is not a terminal, each note, step and end is one line."""
 
@@ -36,7 +41,7 @@ class BuildProgress:
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not draws(self._console),
         )
         self._line: TaskID | None = None
 
@@ -95,12 +100,12 @@ class UploadProgress:
             TimeRemainingColumn(),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not draws(self._console),
         )
         self._task = self._progress.add_task(self._text, total=total)
 
     def __enter__(self) -> "UploadProgress":
-        if not self._console.is_terminal and self._total >= SAID_FIRST:
+        if not draws(self._console) and self._total >= SAID_FIRST:
             self._console.print(self._text, highlight=False, markup=False)
         self._progress.start()
         return self

@@ -308,6 +308,14 @@ def test_a_file_that_is_written_while_it_is_uploaded_is_named(
     assert (done.exit_code, f"Error: {data} was changed while it was uploaded" in done.stderr) == (1, True), done.stderr
 
 
+def test_a_dumb_terminal_is_told_of_a_large_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    out = io.StringIO()
+    with progress.UploadProgress(2, progress.SAID_FIRST, Console(file=out, width=120, force_terminal=True)) as shown:
+        shown.seen(1)
+    assert out.getvalue() == "uploading 2 files, 100.0 MB\n"
+
+
 def test_an_upload_on_a_terminal_shows_its_bytes() -> None:
     out = io.StringIO()
     with progress.UploadProgress(2, 2_000_000, Console(file=out, width=120, force_terminal=True)) as shown:
