@@ -31,10 +31,10 @@ def main() -> int:
         return 0
     scripts = [str(path.relative_to(ROOT)) for path in changed if path.suffix == ".py"]
     print(
-        f"make check: {len(changed)} changed files; lint, types, and tests that begin within {TESTS_SECONDS} s",
+        f"make check: files that changed: {len(changed)}; lint, types, and tests that begin within {TESTS_SECONDS} s",
         flush=True,
     )
-    failed = [name for name, words in _lint(scripts) if subprocess.run([BIN / name, *words], cwd=ROOT).returncode]
+    failed = [shown for shown, words in _lint(scripts) if subprocess.run([BIN / "ruff", *words], cwd=ROOT).returncode]
     # Beside the tests: each waits for files and processes.
     others = {name: _start(name, *words) for name, words in (("mypy", ()), ("lint-imports", ()))}
     if _test(Concerned(changed, Imports()).files(), begin + TESTS_SECONDS):
@@ -49,11 +49,12 @@ def main() -> int:
 
 
 def _lint(scripts: list[str]) -> list[tuple[str, list[str]]]:
+    """Returns calls of ruff, each with what is said of its failure."""
     if not scripts:
         return []
     return [
-        ("ruff", ["check", "--force-exclude", *scripts]),
-        ("ruff", ["format", "--check", "--force-exclude", *scripts]),
+        ("ruff check", ["check", "--force-exclude", *scripts]),
+        ("ruff format (`make format` does it)", ["format", "--check", "--force-exclude", *scripts]),
     ]
 
 

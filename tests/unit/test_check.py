@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import check
 from support.changes import PAGES, Concerned, changed_files, module_of
 from support.import_graph import ROOT, TESTS, Imports
 
@@ -105,3 +106,19 @@ def test_imports_are_read_without_a_cache(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     Imports()
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_linter_that_fails_is_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(words: list[object], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, int("--check" in words))
+
+    monkeypatch.setattr(check, "changed_files", lambda: [ENGINE / "engine.py"])
+    monkeypatch.setattr(check, "_test", lambda *_: 0)
+    monkeypatch.setattr(
+        check, "_start", lambda *_: subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    )
+    monkeypatch.setattr(check.subprocess, "run", run)
+    assert check.main() == 1
+    assert "make check: failed: ruff format (`make format` does it), " in capsys.readouterr().out
