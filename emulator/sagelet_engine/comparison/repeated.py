@@ -153,7 +153,8 @@ def in_sentences(verdict: Verdict) -> Iterator[str]:
         between = f"{speed.low:.2f} to {speed.high:.2f}, {speed.verdict}"
         yield f"{second} trained at {speed.ratio:.2f} times the steady speed of {first} ({between})."
     if even := verdict.break_even:
-        yield f"{second} compiled for {even.compile_seconds:.1f} s. {sentences.in_words(even)}."
+        took = f"{second} took {even.compile_seconds:.1f} s to compile its programs, or to read them from the cache"
+        yield f"{took}. {sentences.in_words(even)}."
     if losses := verdict.losses:
         text = conclusion(losses)
         yield f"{text[0].upper()}{text[1:]}. {figures(losses, first)}."
