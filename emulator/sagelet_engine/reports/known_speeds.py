@@ -99,8 +99,8 @@ def line(report: CompilerReport) -> str:
     ]
     if not told or not total.steady_step_seconds:
         return ""
-    own = f"{by_compiler(report.compiler or NATIVE)} {duration(_seconds(report))}"
-    return f"sagelet: {total.steps:,} steps took {own}; by earlier runs they take {'; '.join(told)}"
+    own = f"{duration(_seconds(report))} {by_compiler(report.compiler or NATIVE)}, from the start of Python"
+    return f"sagelet: {total.steps:,} steps took {own}; by earlier runs they take: {'; '.join(told)}"
 
 
 def lay_out(store: CacheStore, job: TrainingJob, directories: JobDirectories) -> None:

@@ -55,8 +55,8 @@ def test_a_report_says_what_the_others_take(store: CacheStore) -> None:
         ("native", "native", 0.5, 53.0),
     ]
     assert known_speeds.line(own) == (
-        "sagelet: 100 steps took by XLA 23.0 s; by earlier runs they take by Inductor 13.0 s, 100 ms a step "
-        "(inductor); natively 53.0 s, 500 ms a step (native)"
+        "sagelet: 100 steps took 23.0 s by XLA, from the start of Python; by earlier runs they take: by Inductor 13.0 "
+        "s, 100 ms a step (inductor); natively 53.0 s, 500 ms a step (native)"
     )
     (entry,) = store.entries()
     kept = json.loads(store.body(entry.account, entry.image, entry.name) or b"")
