@@ -99,8 +99,14 @@ class Aws:
             aws_access_key_id=self._server.account,
             aws_secret_access_key=SECRET if keys is None else keys.secret,
             verify=None if authority is None else str(authority),
-            # The server is on this machine, whatever proxy the environment names for the internet.
-            config=Config(proxies={}, connect_timeout=5, retries={"total_max_attempts": 1}),
+            config=Config(
+                # The server is on this machine, whatever proxy the environment names for the internet.
+                proxies={},
+                connect_timeout=5,
+                retries={"total_max_attempts": 1},
+                # As on HTTPS: checksums guard a body. The library that would sign it prints a page at Ctrl-C.
+                s3={"payload_signing_enabled": False},
+            ),
         )
 
 

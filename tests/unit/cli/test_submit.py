@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
 from sagelet_api.cli.documents import BadDocument, read_document, request_from
 from sagelet_api.cli.submission import COMPILED_IMAGE, NATIVE_IMAGE, new_name
+from sagelet_api.servers.server import Server
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import key
 
@@ -306,6 +308,33 @@ def test_a_file_that_is_written_while_it_is_uploaded_is_named(
     monkeypatch.setattr(Aws, "upload", upload)
     done = sagelet("submit", str(written(tmp_path, "train.py", "")), "--input", f"train={data}")
     assert (done.exit_code, f"Error: {data} was changed while it was uploaded" in done.stderr) == (1, True), done.stderr
+
+
+def test_ctrl_c_ends_an_upload_without_a_word(
+    world: ApiWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(60_000_000)
+    world.client("s3").create_bucket(Bucket="mine")
+    seen: list[int] = []
+
+    def interrupt(count: int) -> None:
+        seen.append(count)
+        if len(seen) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    aws = Aws(Server(world._front.endpoint, tmp_path, ACCOUNT, REGION))
+    # The library that signs a body says so if it cannot read on, but only if it reads just then.
+    signed: set[bytes] = set()
+    aws._client("s3").meta.events.register(
+        "before-send.s3.UploadPart", lambda request, **_: signed.add(request.headers["X-Amz-Content-SHA256"])
+    )
+    with pytest.raises(KeyboardInterrupt):
+        aws.upload("mine", "large", large, interrupt)
+    assert capfd.readouterr().err == ""
+    assert signed == {b"UNSIGNED-PAYLOAD"}
+    assert "Uploads" not in world.client("s3").list_multipart_uploads(Bucket="mine")
 
 
 def test_a_dumb_terminal_is_told_of_a_large_upload(monkeypatch: pytest.MonkeyPatch) -> None:
