@@ -92,7 +92,8 @@ def course(side: dict[str, Any]) -> dict[str, Any]:
     """How the execution and its steps ended."""
     found = {"refused": side.get("refused"), "status": side.get("status")}
     for one in side.get("steps", []):
-        outcome = None if one["outcome"] is None else str(one["outcome"])
+        # Local mode writes Python's True, AWS and sagelet write true.
+        outcome = None if one["outcome"] is None else str(one["outcome"]).lower()
         found[one["name"]] = {
             "status": one["status"], "outcome": outcome, "message": one["message"], "reason": reason(one["reason"]),
         }  # fmt: skip
