@@ -30,7 +30,7 @@ def check(answer: dict[str, Any], *, good: bool) -> None:
     )
     last = "Register-RegisterModel" if good else "TooBad"
     assert steps.keys() == {"Train", "GoodEnough", last}
-    assert steps["GoodEnough"]["Metadata"]["Condition"] == {"Outcome": str(good)}
+    assert steps["GoodEnough"]["Metadata"]["Condition"] == {"Outcome": str(good).lower()}
     if good:
         assert "model-package/" in steps[last]["Metadata"]["RegisterModel"]["Arn"]
     else:
