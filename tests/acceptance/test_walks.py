@@ -63,7 +63,7 @@ def _tutorial(walk: Walk, terminal: Terminal) -> None:
     terminal.run(walk.next("sagelet run"))
     assert "frequent-logging" not in terminal.run(walk.next("sagelet doctor"))
     terminal.run(walk.next("sagelet run"))
-    assert "Throughput" in terminal.run(walk.next("sagelet compare"))
+    assert "Steady throughput" in terminal.run(walk.next("sagelet compare"))
     assert "<svg" in (terminal.directory / "report.html").read_text()
 
 
