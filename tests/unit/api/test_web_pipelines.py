@@ -82,7 +82,7 @@ def test_an_execution_with_its_graph_and_steps(world: ApiWorld) -> None:
     assert EVIL not in text
     assert "style=" not in text
     assert '<g class="node succeeded"><title>first: Succeeded' in text
-    assert '<g class="node succeeded"><title>check: False' in text
+    assert '<g class="node succeeded"><title>check: false' in text
     assert '<g class="node idle"><title>bad: waits' in text
     assert '<g class="node executing"><title>good' in text
     assert len(re.findall(r'<path class="taken"', text)) == 2

@@ -311,7 +311,7 @@ def test_a_file_that_is_written_while_it_is_uploaded_is_named(
 
 
 def test_ctrl_c_ends_an_upload_without_a_word(
-    world: ApiWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    world: ApiWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
@@ -324,6 +324,9 @@ def test_ctrl_c_ends_an_upload_without_a_word(
         if len(seen) == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
+    # A process in the background of a shell ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     aws = Aws(Server(world._front.endpoint, tmp_path, ACCOUNT, REGION))
     # The library that signs a body says so if it cannot read on, but only if it reads just then.
     signed: set[bytes] = set()
