@@ -1,6 +1,7 @@
 """Shows long work: a build's steps with their seconds and bytes, and an upload's bytes."""
 
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -8,6 +9,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -19,6 +21,7 @@ from sagelet_api.cli.output import console as own_console
 from sagelet_api.cli.text import size
 from sagelet_engine.images.output import BuildEvent, EventKind
 
+D = TypeVar("D", bound="_Drawn")
 #: Characters of a step's text beside the bar.
 WIDTH = 60
 #: Bytes of an upload that is said first where no terminal shows it.
@@ -30,22 +33,14 @@ def draws(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-class BuildProgress:
-    """Draws build events. If the output is not a terminal, each note, step and end is one line."""
+class _Drawn:
+    """A context manager that draws columns while its block runs, and nothing of them afterwards."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None, *columns: ProgressColumn) -> None:
         self._console = console or own_console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            disable=not draws(self._console),
-        )
-        self._line: TaskID | None = None
+        self._progress = Progress(*columns, console=self._console, transient=True, disable=not draws(self._console))
 
-    def __enter__(self) -> "BuildProgress":
+    def __enter__(self: D) -> D:
         self._progress.start()
         return self
 
@@ -53,6 +48,14 @@ class BuildProgress:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+
+class BuildProgress(_Drawn):
+    """Draws build events. If the output is not a terminal, each note, step and end is one line."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__(console, TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+        self._line: TaskID | None = None
 
     def report(self, event: BuildEvent) -> None:
         if event.kind is EventKind.NOTE:
@@ -84,36 +87,17 @@ def _took(event: BuildEvent) -> str:
     return took if event.size is None else f"{took}, {size(event.size)}"
 
 
-class UploadProgress:
+class UploadProgress(_Drawn):
     """Draws a bar of an upload's bytes on a terminal. Otherwise says a large upload first, in one line."""
 
     def __init__(self, files: int, total: int, console: Console | None = None) -> None:
         """`total`: bytes of all files."""
-        self._console = console or own_console(stderr=True)
-        self._text = f"uploading {files} file{'' if files == 1 else 's'}, {size(total)}"
-        self._total = total
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not draws(self._console),
-        )
-        self._task = self._progress.add_task(self._text, total=total)
-
-    def __enter__(self) -> "UploadProgress":
-        if not draws(self._console) and self._total >= SAID_FIRST:
-            self._console.print(self._text, highlight=False, markup=False)
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
+        bar = (TextColumn("{task.description}"), BarColumn(bar_width=20))
+        super().__init__(console, *bar, DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        text = f"uploading {files} file{'' if files == 1 else 's'}, {size(total)}"
+        self._task = self._progress.add_task(text, total=total)
+        if not draws(self._console) and total >= SAID_FIRST:
+            self._console.print(text, highlight=False, markup=False)
 
     def seen(self, count: int) -> None:
         """Takes the count of bytes that went out since the last call, of any thread."""

@@ -1,5 +1,6 @@
 """SAGELET_COMPILER=auto: what is taken, by which figures; and the key of a training."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -7,12 +8,22 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.data import compilation
+from sagelet_engine.reports import known_speeds as kept
 from sagelet_engine.reports.known_speeds import LENGTHS
 from sagelet_runtime.base import training_key
+from sagelet_runtime.inductor import choice
 from sagelet_runtime.launch import known_speeds
 from sagelet_runtime.launch.known_speeds import NATIVE, Run, choose
 
 XLA, INDUCTOR = "xla", "inductor"
+
+
+def test_server_and_container_mean_the_same() -> None:
+    """The container's package is a distribution of its own, so each has the constants."""
+    assert (kept.SUFFIX, kept.NATIVE, compilation.AUTO) == (known_speeds.SUFFIX, NATIVE, choice.AUTO)
+    fields = {field.name for field in dataclasses.fields(kept.Speed)}
+    assert {field.name for field in dataclasses.fields(Run)} <= fields
 
 
 def ran(step: float, other: float, steps: int = 100, epochs: float = 1.0, ended_ms: int = 1) -> Run:

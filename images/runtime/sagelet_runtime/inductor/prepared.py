@@ -1,8 +1,8 @@
 """What Inductor needs once for each image, torch, C++ compiler and processor, made before any job runs.
 
-Each program includes one large C++ header. Compiled, that header costs 13 seconds of CPU and 120 MB once; not
-compiled, it costs each program four seconds more. The trials of vector instructions cost some seconds each. Torch
-would keep both where any job can write. `sagelet install-torch` and `sagelet image build` run
+Each program includes one large C++ header, which is most of what a small program takes to compile. Compiled by itself
+the header takes 120 MB. Each trial of vector instructions imports torch in another Python. Torch would keep both where
+any job can write. `sagelet install-torch` and `sagelet image build` run
 `python -m sagelet_runtime.inductor.prepared`, which puts both beside torch, and no job writes there.
 """
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,6 @@ LOCK = ".lock"
 COMPILED = ".gch"
 #: Of what torch says of a compiler that fails: its output follows, hundreds of lines.
 MOST_CHARACTERS = 300
-
-Precompile = Callable[..., Any]
 
 
 def directory() -> Path | None:
@@ -111,6 +109,7 @@ def _compile_a_program(headers: Path) -> None:
     import torch._inductor.codecache as module
     import torch._inductor.cpu_vec_isa as isa
 
+    cache.install(module)
     original = module._precompile_header
 
     def kept(header: str, hashable_cmd_line: str, **options: Any) -> Any:
@@ -121,8 +120,7 @@ def _compile_a_program(headers: Path) -> None:
             shutil.copy(f"{made}{suffix}", f"{file}{suffix}")
         return made
 
-    cache.install(module)
-    original, module._precompile_header = module._precompile_header, functools.cache(kept)
+    module._precompile_header = functools.cache(kept)
     vector_units.install(isa)
     torch.compile(lambda x: torch.tanh(x) + 1)(torch.ones(64))
 
