@@ -20,4 +20,4 @@ def _synced(job: TrainingJob) -> list[SyncedDirectory]:
     if config is None:
         return []
     inner = lambda: Path(*config.path())  # noqa: E731 - raises only when it is called
-    return [SyncedDirectory(inner, config.target, "checkpoints.json", "restored.json", deletes=True)]
+    return [SyncedDirectory(inner, config.target, "checkpoints.json", "restored.json", mirrored=True)]

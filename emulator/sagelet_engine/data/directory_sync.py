@@ -73,8 +73,8 @@ class SyncedDirectory:
     #: Names of the notes beside /opt/ml: files that the host has written, and files that it began with.
     ledger: str
     restored: str
-    #: True if a file that a host deletes is deleted in S3, too.
-    deletes: bool
+    #: True for checkpoints: the directory began with what S3 has, and a file that a host deletes is deleted in S3, too.
+    mirrored: bool
 
 
 class DirectorySync:
@@ -233,8 +233,9 @@ class _Mirror:
         files = self._scan()
         self._problems |= left_below(self._host.run, self._inner)
         self._report(final)
-        # Another host may have deleted the restored file. It must not come back.
-        mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}
+        # A restored file may be of another prefix, or another host may have deleted it. It must not come back.
+        came = self._restored if others or self.synced.mirrored else {}
+        mine = {name: stamp for name, stamp in files.items() if stamp != came.get(name)}
         if self._sent is None or final:
             self._sent = self._already_there(mine)
         sent, had = self._sent, self._noted()
@@ -270,7 +271,7 @@ class _Mirror:
         if not gone:
             return
         for name in sorted(gone):
-            if self.synced.deletes and not any(other.wrote(name) for other in others):
+            if self.synced.mirrored and not any(other.wrote(name) for other in others):
                 self._objects.delete(self._principal, self._target.bucket, self._target.key + name)
                 failpoint(Failpoint.AFTER_CHECKPOINT_DELETE)
             sent.pop(name, None)

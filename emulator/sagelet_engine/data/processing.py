@@ -58,7 +58,7 @@ def continuous(job: ProcessingJob) -> list[SyncedDirectory]:
     """Returns the outputs that are uploaded while the hosts run. What a host deletes stays in S3."""
     return [
         SyncedDirectory(
-            _path_of(output), output.target, f"output-{number}.json", f"output-{number}-restored.json", deletes=False
+            _path_of(output), output.target, f"output-{number}.json", f"output-{number}-restored.json", mirrored=False
         )
         for number, output in enumerate(job.spec.outputs)
         if output.continuous

@@ -66,8 +66,11 @@ class Stager:
     def _checkpoints(self, checkpoint: CheckpointSpec, host: HostDirectories) -> None:
         target = checkpoint_directory(host, checkpoint)
         target.mkdir(parents=True, exist_ok=True)
-        uri = checkpoint.target
+        uri = checkpoint.prefix
         found = list(self._job_objects.under(uri))
+        # A URI without a slash at its end also brings other directories, whose files do not take the place of its own.
+        own = {one.relative for one in found if one.uri.key.startswith(checkpoint.target.key)}
+        found = [one for one in found if one.relative not in own or one.uri.key.startswith(checkpoint.target.key)]
         file_mode.place(self._job_objects, uri, found, target)
         file_mode.write_manifest(host.channels, "checkpoints", Listing(uri.key, found))
 

@@ -102,8 +102,16 @@ class CheckpointSpec:
 
     @property
     def target(self) -> S3Uri:
-        """Returns the S3 directory: its key is empty or ends with a slash."""
-        return S3Uri.parse(self.url).directory
+        """Returns the S3 directory to which files go: its key is empty or ends with a slash."""
+        return self.prefix.directory
+
+    @property
+    def prefix(self) -> S3Uri:
+        """Returns what each restored object's key begins with. As on AWS, `s3://b/run` also restores `run-2/`.
+
+        Source: syne-tune#363.
+        """
+        return S3Uri.parse(self.url)
 
     def path(self) -> tuple[str, ...]:
         """Returns the parts of LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""

@@ -212,7 +212,21 @@ def config(host: HostDirectories, name: str) -> Any:
 def test_checkpoints_have_a_manifest_too(objects: FakeObjects, stage: Stage) -> None:
     objects.put("ck", "run/1", b"")
     (host,) = stage(job_with(channel("s3://in/d"), CheckpointConfig={"S3Uri": "s3://ck/run"}))
-    assert lines(host.channels / "checkpoints-manifest") == ["run/", "s3://ck/run/1"]
+    assert lines(host.channels / "checkpoints-manifest") == ["run", "s3://ck/run/1"]
+
+
+def test_checkpoints_of_a_uri_without_a_slash_are_those_of_its_prefix_as_on_aws(
+    objects: FakeObjects, stage: Stage
+) -> None:
+    """Of two objects with the same place the directory's own counts."""
+    for name in ("run/1", "run-10/2", "run/run-10/2", "run.txt", "ran/3"):
+        objects.put("ck", name, name.encode())
+    (host,) = stage(job_with(channel("s3://in/d"), CheckpointConfig={"S3Uri": "s3://ck/run"}))
+    here = host.opt_ml / "checkpoints"
+    restored = {str(one.relative_to(here)): one.read_text() for one in here.rglob("*") if one.is_file()}
+    assert restored == {"1": "run/1", "run-10/2": "run/run-10/2", "run.txt": "run.txt"}
+    (host,) = stage(job_with(channel("s3://in/d"), CheckpointConfig={"S3Uri": "s3://ck/run/"}))
+    assert sorted(one.name for one in here.iterdir()) == ["1", "run-10"]
 
 
 def test_init_config_reads_as_in_a_real_container(stage: Stage) -> None:

@@ -153,6 +153,21 @@ def test_a_deletion_of_what_was_restored_follows(bench: Bench) -> None:
     assert bench.stored() == {}
 
 
+def test_what_another_prefix_brought_is_neither_sent_nor_deleted(bench: Bench) -> None:
+    """The URI `s3://ck/run` also restores `run-10/x`."""
+    for name in ("x", "y"):
+        bench.objects.put("ck", f"run-10/{name}", b"theirs")
+        bench.path("run-10").mkdir(exist_ok=True)
+        bench.path(f"run-10/{name}").write_bytes(b"theirs")
+    bench.checkpoints.begin()
+    bench.look()
+    assert bench.objects.uploads == []
+    bench.path("run-10/x").unlink()
+    bench.path("run-10/y").write_bytes(b"my own now")
+    bench.look()
+    assert bench.stored() == {"run-10/x": b"theirs", "run-10/y": b"theirs", "run/run-10/y": b"my own now"}
+
+
 def test_hosts_share_one_prefix(tmp_path: Path) -> None:
     bench = Bench(tmp_path, hosts=2)
     bench.path("a").write_bytes(b"1")
@@ -439,7 +454,7 @@ def test_checkpoints_are_in_s3_while_the_job_runs(world: World) -> None:
     world.objects.put("ck", "run/step-1", b"old")
     world.objects.put("ck", "run-of-another/step-9", b"theirs")
     directory = running(world)
-    assert [path.name for path in directory.iterdir()] == ["step-1"]
+    assert {path.name for path in directory.iterdir()} == {"step-1", "run-of-another"}
     (directory / "step-2").write_bytes(b"new")
     until(lambda: "run/step-2" in world.objects.under("ck"))
     (directory / "step-1").unlink()
@@ -450,6 +465,7 @@ def test_checkpoints_are_in_s3_while_the_job_runs(world: World) -> None:
     assert world.ended("one").status is JobStatus.COMPLETED
     assert world.objects.under("ck", "run/") == {"run/step-2": b"new", "run/step-3": b"last"}
     assert world.objects.uploads.count("s3://ck/run/step-2") == 1
+    assert world.objects.under("ck", "run-of") == {"run-of-another/step-9": b"theirs"}
     until(lambda: not [thread for thread in threading.enumerate() if thread.name == "checkpoints-one"])
 
 
