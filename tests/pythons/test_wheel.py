@@ -108,7 +108,9 @@ def test_an_hour_of_training_in_simulated_time(python: WheelPython, tmp_path: Pa
     """The test that docs/how-to/install.md prints, by the pytest plugin."""
     (printed,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/install.md").read_text(), re.DOTALL)
     (tmp_path / "test_train.py").write_text(printed)
-    said = python.run(str(python.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", directory=tmp_path)
+    # Without a place of its own it would clean up what other runs of pytest have left, and warn of what it cannot.
+    own = ("-p", "no:cacheprovider", f"--basetemp={tmp_path / 'own'}")
+    said = python.run(str(python.python), "-m", "pytest", "-q", *own, directory=tmp_path)
     assert "1 passed" in said
     assert "warning" not in said
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from support.disks import SmallDisk, bind, unbind
+from support.disks import SmallDisk, bind, own_mounts, unbind
 from support.failpoints import BUCKET, Mortal
 from support.killed_jobs import check_bill, model, trains
 from support.server import until
@@ -74,6 +74,7 @@ class World:
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     made: list[World] = []
+    own_mounts()
 
     def make(small: str, inodes: int = 0) -> World:
         made.append(World(tmp_path, small, inodes))

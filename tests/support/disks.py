@@ -1,11 +1,15 @@
 """Small file systems of a test's own: an ext4 in a file, mounted by the loop device."""
 
+import ctypes
 import errno
+import functools
 import itertools
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+from sagelet_engine.runtimes.node.host_namespaces import CLONE_NEWNS
 
 BLOCK = 64 * 1024
 
@@ -23,6 +27,15 @@ def missing_mounts() -> str | None:
         return f"{', '.join(absent)} not installed: tests make small file systems"
     found = subprocess.run(["losetup", "--find"], check=False, capture_output=True)
     return None if found.returncode == 0 else "there is no loop device: run these tests outside of a container"
+
+
+@functools.cache
+def own_mounts() -> None:
+    """Gives this thread, and what it starts, a mount namespace: the kernel unmounts the disks of killed tests, too."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    run("mount", "--make-rprivate", "/")
 
 
 class SmallDisk:

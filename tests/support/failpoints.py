@@ -247,7 +247,7 @@ class Mortal:
                 "TrainingImage": self.image,
                 "TrainingInputMode": "File",
                 "ContainerEntrypoint": ["/bin/sh", f"{OUTSIDE}/scripts/{name}"],
-                "MetricDefinitions": [{"Name": "line", "Regex": "line ([0-9]+)"}],
+                "MetricDefinitions": changes.pop("metrics", [{"Name": "line", "Regex": "line ([0-9]+)"}]),
             },
             "RoleArn": ROLE,
             "InputDataConfig": [{"ChannelName": "outside", "DataSource": {"FileSystemDataSource": source}}],

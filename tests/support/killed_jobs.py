@@ -102,7 +102,7 @@ def waits(mortal: Mortal) -> Check:
 
 def stops(mortal: Mortal) -> Check:
     """A job that is stopped, and saves something when it is asked to end."""
-    name = mortal.create("stops", STOPPABLE)
+    name = mortal.create("stops", STOPPABLE, metrics=[])
     until(lambda: mortal.has_line(name, "ready"))
 
     def stop(mortal: Mortal) -> None:
@@ -128,9 +128,8 @@ def stops(mortal: Mortal) -> Check:
 def is_interrupted(mortal: Mortal) -> Check:
     """A spot job whose second attempt goes on from the first one's checkpoints."""
     kept = {"S3Uri": f"s3://{BUCKET}/checkpoints/{len(mortal.starts())}"}
-    name = mortal.create(
-        "spot", SPOT, EnableManagedSpotTraining=True, limits={"MaxWaitTimeInSeconds": 7200}, CheckpointConfig=kept
-    )
+    limits = {"MaxWaitTimeInSeconds": 7200}
+    name = mortal.create("spot", SPOT, metrics=[], EnableManagedSpotTraining=True, limits=limits, CheckpointConfig=kept)
     until(lambda: mortal.has_line(name, "ready"))
     mortal.interrupt(name)
 
