@@ -149,8 +149,12 @@ DROPOUT = """
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 1)).to(device)
     x, losses = torch.ones(8, 64).to(device), []
     for step in range(8):
-        loss = model(x).square().mean()
+        # Draws before the model, and a model that is called twice in a step.
+        noise = torch.nn.functional.dropout(x, 0.1) if step % 3 == 0 else x
+        loss = model(noise).square().mean() + model(x).square().mean()
         loss.backward()
+        if step == 5:
+            xm.set_rng_state(11)
         xm.mark_step()
         losses.append(loss.item())
     print(f"found={json.dumps(['dropout', losses, 0])}")
@@ -251,9 +255,10 @@ def test_a_clone_is_not_taken_for_its_model(trained: tuple[Ended, Ended]) -> Non
     assert after == pytest.approx(before, rel=1e-5)
 
 
-def test_dropout_draws_anew_at_each_step(trained: tuple[Ended, Ended]) -> None:
-    losses, _ = found(trained[1].log)["dropout"]
-    assert len(losses) == len(set(losses)) == 8
+def test_dropout_draws_anew_at_each_step_and_the_same_as_if_traced(trained: tuple[Ended, Ended]) -> None:
+    before, after = (found(ended.log)["dropout"][0] for ended in trained)
+    assert len(after) == len(set(after)) == 8
+    assert after == pytest.approx(before, rel=1e-5)
 
 
 def test_the_same_models(tmp_path: Path) -> None:

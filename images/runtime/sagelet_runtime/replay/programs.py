@@ -14,6 +14,7 @@ from typing import Any
 
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.replay import seeds
 
 #: Programs of a process, at most. A script whose steps always differ is traced from then on.
 MOST_PROGRAMS = 64
@@ -82,7 +83,8 @@ class Program:
         native = torch_xla._XLAC
         # Before the call, since a change in place makes another tensor of them.
         places = {memory_of(one): place for place, one in enumerate(arguments)}
-        with torch.no_grad():
+        drawing = seeds.Drawing(str(arguments[0].device) if draws and arguments else "")
+        with torch.no_grad(), drawing:
             results = list(function(arguments))
         inputs, values = native._get_tensors_xla_device_data_node(results)
         seed = native._get_seed_info_id()
@@ -90,6 +92,7 @@ class Program:
             raise NotReplayed("it draws random numbers")
         #: Where a seed is among the program's inputs.
         self._seeds = [place for place, one in enumerate(inputs) if one == seed]
+        self._drawing = drawing
         #: Each input of the program: the place of its argument, or None for one of the constants.
         self._places = [places.get(memory_of(value)) for value in values]
         self._constants = [None if place is not None else value for place, value in zip(self._places, values)]
@@ -108,7 +111,7 @@ class Program:
             constant if place is None else arguments[place] for place, constant in zip(self._places, self._constants)
         ]
         for place in self._seeds:
-            inputs[place] = _next_seed(self._constants[place])
+            inputs[place] = self._drawing.again()
         try:
             return self._run(inputs)
         except RuntimeError as error:
@@ -140,16 +143,6 @@ def memory_of(tensor: Any) -> str:
     _, (value,) = native._get_tensors_xla_device_data_node([tensor])
     name: str = native._unique_id_for_ir_and_data(value)
     return name
-
-
-def _next_seed(like: Any) -> Any:
-    """Returns the device's seed as a tensor, and sets the next one as the end of a step does."""
-    import torch_xla
-
-    native, device = torch_xla._XLAC, str(like.device)
-    seed = native._get_base_seed_as_tensor(device)
-    native._xla_set_rng_seed((1012031 + native._xla_get_rng_seed(device) * 7012063) % 2**64, device)
-    return seed
 
 
 def placeholders(like: Sequence[Any]) -> list[Any]:
