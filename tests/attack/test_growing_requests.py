@@ -220,10 +220,10 @@ def test_every_operation_of_s3(world: ApiWorld) -> None:
 
 
 @cache
-def arguments() -> list[str]:
-    """Returns each name that a page or a control endpoint reads: it is sent to all of them."""
+def arguments(*packages: Any) -> list[str]:
+    """Returns each name that a module of these packages reads of a request. Of none: pages and control endpoints."""
     names: set[str] = set()
-    for file in (*Path(web.__file__).parent.glob("*.py"), *Path(control.__file__).parent.glob("*.py")):
+    for file in (file for one in packages or (web, control) for file in Path(one.__file__).parent.glob("*.py")):
         names |= {*re.findall(r"\.get(?:list)?\(\s*\"(\w+)\"", file.read_text())}
     return sorted(names)
 
@@ -290,9 +290,13 @@ CONTROL = {"scope": "all", "account": "999999999999", "dry_run": True, "status":
 
 
 def test_every_control_endpoint_with_json(world: ApiWorld) -> None:
-    """Those of the data directory come with their proof."""
+    """Those of the data directory come with their proof.
+
+    Each name that a control endpoint reads grows by itself, and those of all pages grow at once.
+    """
     wrong: list[str] = []
     walked = set()
+    alone = {(name,) for name in (*arguments(control), *LIMITS, "Other")}
     for method, path in sorted({*page_paths(world)}):
         if method == "GET" or path.startswith("/_sagelet/ui") or not path.startswith("/_sagelet/"):
             continue
@@ -301,13 +305,14 @@ def test_every_control_endpoint_with_json(world: ApiWorld) -> None:
             (world.settings.data / PROVEN).touch()
             return call_of(world, wrong, f"{method} {path}", method, path, content_type="application/json")(data)
 
-        for name in {*arguments(), *LIMITS, "Other"}:
+        for names in sorted({*alone, tuple(arguments())}):
             for how, make in MEMBERS.items():
 
-                def made(units: int, name: str = name, make: Any = make) -> bytes:
-                    return json.dumps({**CONTROL, "proof": PROVEN, name: make(units)}).encode()
+                def made(units: int, names: tuple[str, ...] = names, make: Any = make) -> bytes:
+                    value = make(max(1, units // len(names)))
+                    return json.dumps({**CONTROL, "proof": PROVEN, **dict.fromkeys(names, value)}).encode()
 
-                wrong.extend(faults(Grown(f"{method} {path}: {name}, {how}", made), call))
+                wrong.extend(faults(Grown(f"{method} {path}: {', '.join(names)}, {how}", made), call))
                 walked.add(path)
     assert wrong == []
     assert {"/_sagelet/gc", "/_sagelet/reset", "/_sagelet/empty-account"} < walked

@@ -42,9 +42,14 @@ def lines_of(call: Callable[[], Any]) -> int:
     return lines
 
 
-def peak_of(call: Callable[[], Any]) -> int:
-    """Returns the most bytes of Python objects that a call holds at the same time, beside those that were there."""
-    gc.collect()
+def peak_of(call: Callable[[], Any], *, collected: bool = True) -> int:
+    """Returns the most bytes of Python objects that a call holds at the same time, beside those that were there.
+
+    Without `collected` garbage is collected at whatever time, so the call may hold more of its own: quick where few
+    bytes are expected.
+    """
+    if collected:
+        gc.collect()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

@@ -245,8 +245,14 @@ def _labels(call: Call) -> Iterator[tuple[str, str]]:
 
 @cache
 def _path_of(model: str, operation: str) -> re.Pattern[str]:
-    template = botocore_parts.model_data(model)["operations"][operation]["http"]["requestUri"].partition("?")[0]
-    parts = _LABEL.split(template)
+    parts = _LABEL.split(_templates(model)[operation])
     return re.compile(
         "".join(re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)" for index, part in enumerate(parts)) + "/?"
     )
+
+
+@cache
+def _templates(model: str) -> Mapping[str, str]:
+    """Returns the paths of a service's operations: a model is large, and takes up to half a second to read."""
+    operations = botocore_parts.model_data(model)["operations"].items()
+    return {name: operation["http"]["requestUri"].partition("?")[0] for name, operation in operations}

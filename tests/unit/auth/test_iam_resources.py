@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from sagelet_api.auth import iam_resources
 from sagelet_api.auth.iam_actions import PREFIXES, actions_of, prefix_of
 from sagelet_api.auth.iam_resources import needed, texts_of
 from sagelet_api.auth.policies import NO_RESOURCE, UNKNOWN, Policy, evaluate
+from sagelet_api.protocol import botocore_parts
 from sagelet_api.protocol.operation_names import models_of, signing_names
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -146,3 +148,14 @@ def test_a_denial_of_another_resource_does_not_hold() -> None:
     assert decided(denial, "lambda", "Invoke", FunctionName="g")
     assert decided(denial, "lambda", "ListFunctions")
     assert not decided(denial, "lambda", "Invoke", FunctionName="f")
+
+
+def test_a_services_model_is_read_once_for_all_its_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    model_data = botocore_parts.model_data
+    monkeypatch.setattr(botocore_parts, "model_data", lambda name: read.append(name) or model_data(name))
+    iam_resources._path_of.cache_clear()
+    iam_resources._templates.cache_clear()
+    for operation in ("GetFunction", "ListFunctions", "DeleteFunction"):
+        assert iam_resources._path_of("lambda", operation).pattern.startswith("/2015")
+    assert read == ["lambda"]
