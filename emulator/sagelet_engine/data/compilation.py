@@ -43,8 +43,21 @@ def noticed(job: TrainingJob, directories: JobDirectories) -> TrainingJob:
     if not said:
         return job
     told = min(said, key=lambda one: one.compiled)
-    if told == job.compilation:
+    return job if told == job.compilation else _told(job, told)
+
+
+def trained_natively(job: TrainingJob, reason: str) -> TrainingJob:
+    """Returns a job that asks for the compiler, and in which nothing was compiled by what its workers reported.
+
+    Called when its hosts are down, and before the next status. A host's own word that the job is not compiled stays.
+    """
+    before = job.compilation
+    if not asks_for_compiler(job.spec) or (before is not None and not before.compiled):
         return job
+    return _told(job, Compilation(False, "" if before is None else before.platform, reason))
+
+
+def _told(job: TrainingJob, told: Compilation) -> TrainingJob:
     changed = replace(job, compilation=told)
     if told.compiled:
         return changed

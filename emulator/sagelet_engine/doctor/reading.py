@@ -17,8 +17,10 @@ LARGEST_FILE = 512 * 1024
 _SKIPPED = {"__pycache__", "site-packages", "node_modules", "build", "dist"}
 
 
-def read_sources(root: Path, directories: Iterable[str] = ("",)) -> Sources:
+def read_sources(root: Path, directories: Iterable[str] = ("",), ran: Iterable[str] = ()) -> Sources:
     """Reads the Python files of directories below the root, by path relative to each. Missing directories have none.
+
+    `ran`: paths of those that were loaded, the entry point first.
 
     The container can write there, so no link is followed, and only ordinary files are opened.
     """
@@ -27,10 +29,10 @@ def read_sources(root: Path, directories: Iterable[str] = ("",)) -> Sources:
     for directory in directories:
         for path, data in _files(root, directory):
             if len(texts) == MOST_FILES or len(data) > left:
-                return Sources(texts)
+                return Sources(texts, ran)
             left -= len(data)
             texts.setdefault(path, data.decode("utf-8", "replace"))
-    return Sources(texts)
+    return Sources(texts, ran)
 
 
 def _files(root: Path, inner: str) -> Iterator[tuple[str, bytes]]:

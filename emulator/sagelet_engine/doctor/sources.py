@@ -1,7 +1,7 @@
 """The user's scripts as the doctor reads them: text and syntax tree by path. Pure."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -74,20 +74,58 @@ class Script:
 
 
 class Sources:
-    """The Python files of a source directory, by path relative to it."""
+    """The Python files of a source directory, by path relative to it.
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
+    Those that ran are looked at, in the order in which they were loaded. Any file is found by its path.
+    """
+
+    def __init__(self, texts: Mapping[str, str], ran: Iterable[str] = ()) -> None:
+        """`ran`: paths of what was loaded, the entry point first; others than those of `texts` are ignored.
+
+        Without any, all files are looked at.
+        """
         self._scripts = {path: Script(path, text) for path, text in sorted(texts.items())}
+        loaded = [path for path in dict.fromkeys(ran) if path in self._scripts]
+        self._looked_at = [self._scripts[path] for path in loaded or self._scripts]
 
     def __bool__(self) -> bool:
         return bool(self._scripts)
 
     def same_as(self, other: "Sources") -> bool:
         """True if both have the same files with the same texts."""
-        return {one.path: one.text for one in self} == {one.path: one.text for one in other}
+        return self._texts() == other._texts()
+
+    def _texts(self) -> dict[str, str]:
+        return {path: script.text for path, script in self._scripts.items()}
+
+    def reached(self, entry: str) -> "Sources":
+        """Returns the same files, and of these looks at an entry point and what it imports, as far as it can be read.
+
+        For a job whose processes have not noted yet what they loaded. If the entry point is no file of these, it looks
+        at all files.
+        """
+        reached = [entry] if entry in self._scripts else []
+        for path in reached:
+            reached += [file for file in self._imported_by(self._scripts[path]) if file not in reached]
+        return Sources(self._texts(), reached)
+
+    def _imported_by(self, script: Script) -> Iterator[str]:
+        """Yields the files that a script's import statements name, from the source directory or from its own."""
+        own = PurePosixPath(script.path).parent
+        for name in (name for node in ast.walk(script.tree) for name in _modules(node)):
+            inner = PurePosixPath(*name.split(".")) if name else PurePosixPath()
+            for base in (PurePosixPath(), own):
+                for file in (base / inner / "__init__.py", (base / inner).with_suffix(".py") if name else base):
+                    if str(file) in self._scripts:
+                        yield str(file)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All files, also those that did not run."""
+        return tuple(self._scripts)
 
     def __iter__(self) -> Iterator[Script]:
-        return iter(self._scripts.values())
+        return iter(self._looked_at)
 
     def find(self, file: str) -> Script | None:
         """Returns a script by its path, or by the end of a path if only one script has it. Reports may lack a part of
@@ -112,11 +150,6 @@ class Sources:
         text = script.line(place.line).partition("  # ")[0] if script and place else ""
         return f" (`{text if len(text) <= 80 else text[:77] + '...'}`)" if text else ""
 
-    def imports(self, *packages: str) -> bool:
-        """True if any script imports one of the packages, or something from it."""
-        nodes = (node for script in self for node in ast.walk(script.tree))
-        return any(name.partition(".")[0] in packages for node in nodes for name in _imported(node))
-
     def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:
         """Yields calls of functions, methods or classes by the last part of their name, in order of their places."""
         for script in self:
@@ -125,10 +158,17 @@ class Sources:
                 yield script, call
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _modules(node: ast.AST) -> list[str]:
+    """Returns the dotted names of what may be modules in an import statement. Relative ones are without their dots."""
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        start = f"{node.module}." if node.module else ""
+        names = [*([node.module] if node.module else []), *(f"{start}{alias.name}" for alias in node.names)]
+    else:
+        return []
+    # The packages that a dotted name goes through are imported, too.
+    return [name.rsplit(".", cut)[0] for name in names for cut in range(name.count("."), -1, -1)]
 
 
 def called(call: ast.Call) -> str:

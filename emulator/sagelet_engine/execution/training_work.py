@@ -129,13 +129,21 @@ class TrainingWork:
         try:
             diagnosed = judge is not None and self._services.runtime.runs_scripts
             note, cache = self._job_context.notes.add, self._services.cache.store
-            return self._reports.conclude(self._job, consult if diagnosed else None, note, cache)
+            lines = self._reports.conclude(self._job, consult if diagnosed else None, note, cache)
+            self._note_native_training()
+            return lines
         except OSError as error:
             if is_full(error):
                 raise
             log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
             self._job_context.notes.add("", f"sagelet: warning: the compile report could not be kept: {error}")
             return ()
+
+    def _note_native_training(self) -> None:
+        """Notes in the record if nothing was compiled, by what ran in the workers."""
+        report = compile_reports.kept(self.directories)
+        if report is not None and report.reason:
+            self._job_context.apply(lambda job: compilation.trained_natively(as_training(job), report.reason))
 
     def release(self) -> None:
         """Ends the feeds of Pipe channels."""

@@ -18,9 +18,9 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import known_speeds
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.points import points
-from sagelet_engine.telemetry.compiler.reading import workers_of
+from sagelet_engine.telemetry.compiler.reading import ran_notes_of, workers_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
-from sagelet_engine.telemetry.compiler.text import summary
+from sagelet_engine.telemetry.compiler.text import counted, summary
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
 FILE = "compiler-report.json"
@@ -36,13 +36,39 @@ def read(job: TrainingJob, directories: JobDirectories, *, final: bool = False) 
     `final`: its hosts are down.
     """
     workers = [worker for host in job.hosts for worker in workers_of(directories.host(host).opt_ml, host)]
-    return _of(job, workers, final=final) if workers else None
+    return _of(job, workers, directories, final=final) if workers else None
 
 
-def _of(job: TrainingJob, workers: Iterable[WorkerReport], *, final: bool) -> CompilerReport:
+def _of(
+    job: TrainingJob, workers: Iterable[WorkerReport], directories: JobDirectories, *, final: bool
+) -> CompilerReport:
     told = job.compilation
     reason = told.reason if told is not None and not told.compiled else ""
-    return CompilerReport.of(job.key.name, workers, job.attempt, final=final, reason=reason)
+    report = CompilerReport.of(job.key.name, workers, job.attempt, final=final, reason=reason)
+    if report.compiled or reason:
+        return report
+    report = replace(report, not_imported=_not_imported(job, directories) if final else "")
+    return replace(report, reason=_why_native(report))
+
+
+def _why_native(report: CompilerReport) -> str:
+    """Returns why nothing of a compiled job is compiled, by what ran in it. Empty if that is not known."""
+    said = next((worker for worker in report.workers if worker.not_compiled), None)
+    if said is not None:
+        return f"{said.not_compiled}, and did {counted(said.optimizer_steps, 'optimizer step')} natively"
+    return f"no process of the job imported {report.not_imported}" if report.not_imported else ""
+
+
+def _not_imported(job: TrainingJob, directories: JobDirectories) -> str:
+    """Returns the package without which nothing of a compiled job is compiled, if no process has imported it.
+
+    Empty if one has, or if no process has noted it.
+    """
+    notes = [note for host in job.hosts for note in ran_notes_of(directories.host(host).opt_ml)]
+    asked = [note for note in notes if note.compiler]
+    if not asked or any(note.loaded for note in asked):
+        return ""
+    return asked[0].compiler
 
 
 def kept(directories: JobDirectories) -> CompilerReport | None:
@@ -85,16 +111,20 @@ class CompileReports:
 
         Without `diagnose` it keeps the findings of an earlier call. `cache`: where the speeds of earlier runs are.
         """
-        report = read(job, self._directories, final=True) or _of(job, (), final=True)
+        directories = self._directories
+        report = read(job, directories, final=True) or _of(job, (), directories, final=True)
         report = replace(report, others=known_speeds.others(cache, job, report))
         findings = self._earlier(job) if diagnose is None else diagnose(report)
-        if not report.workers and not findings:
+        if not report.workers and not findings and not report.reason:
             return []
         report = replace(report, findings=findings)
         self._keep(report)
         if report.workers:
             self._publish(job, report, note)
         own = [f"sagelet: {summary(report)}"] if report.compiled else []
+        # A host that could not compile has said so at the start.
+        told = job.compilation is not None and not job.compilation.compiled
+        own += [f"sagelet: NOT COMPILED: {report.reason}"] if report.reason and not told else []
         own += [line] if (line := known_speeds.line(report)) else []
         return own + list(log_lines(job.key.name, findings))
 

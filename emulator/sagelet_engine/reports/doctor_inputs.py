@@ -25,7 +25,7 @@ from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.reports import compile_reports, idle_time
 from sagelet_engine.reports.idle_time import Window
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.telemetry.compiler.reading import idle_notes_of
+from sagelet_engine.telemetry.compiler.reading import idle_notes_of, ran_notes_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 from sagelet_engine.telemetry.near_matches import Budget, Unmatched, unmatched
 
@@ -75,8 +75,11 @@ class DoctorInputs:
         return tuple(finding.to_json() for finding in diagnose(case))
 
     def _sources(self, job: TrainingJob) -> Sources:
+        """Returns the scripts. Places are looked for in those that ran, by the record of the first host's processes."""
         host = JobDirectories.of(self.data, job).host(job.hosts[0])
-        return read_sources(host.opt_ml, SOURCES)
+        ran = [file for note in ran_notes_of(host.opt_ml) for file in note.files]
+        sources = read_sources(host.opt_ml, SOURCES, ran)
+        return sources if ran else sources.reached(_plain(job.spec.hyperparameters.get(PROGRAM, "")))
 
     def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
         hosts: Mapping[str, Observation] = end.hosts if end else {}

@@ -48,7 +48,7 @@ def test_a_model_that_is_left_alone_is_not_compiled() -> None:
         args = TrainingArguments("out", torch_compile=False)
         """
     one = found(case(inductors(compiles=0, compile_seconds=0.0), script=script))["not-compiled"]
-    assert "The job asks for Inductor, but 1000 optimizer steps ran and no program was compiled" in one.seen.text
+    assert "The job asks for Inductor, but 1,000 optimizer steps ran and no program was compiled" in one.seen.text
     assert one.seen.place is not None
     assert one.seen.place.line == 2
 

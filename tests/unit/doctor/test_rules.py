@@ -1,12 +1,14 @@
 """Each rule: a case that it finds, and similar cases that it does not."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from sagelet_engine.doctor.case import Progress, Setup
 from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import (
     BatchShape,
     CallSite,
@@ -253,12 +255,32 @@ def test_a_compiled_job_that_compiles_nothing() -> None:
     assert found(case(nowhere, setup=Setup(GPU, compiled=False))) == {}
 
 
-def test_a_script_without_xla_has_nothing_to_report() -> None:
-    script = "import torch\nloss.backward()"
-    assert "not train on an XLA device" in found(case(script=script))["not-compiled"].seen.text
-    assert found(case(script=f"{script}\nfrom torch_xla.core import xla_model")) == {}
-    assert found(case(script="import torch")) == {}
-    assert found(case(script=script, progress=Progress("Stopped"))) == {}
+def test_what_stands_in_the_directory_does_not_say_what_trained() -> None:
+    """A helper that imports transformers, or Lightning, once silenced the rule."""
+    native = native_worker(
+        optimizer_steps=1, devices=Devices(cpu_params=4), not_compiled="the script did not import torch_xla"
+    )
+    for script in ("import transformers", "import lightning", "import torch"):
+        text = found(case(native, script=script))["not-compiled"].seen.text
+        assert text.endswith("1 optimizer step ran and no program was compiled: the script did not import torch_xla")
+    under_way = Progress("InProgress", silent_seconds=1.0)
+    assert "not-compiled" not in found(case(native, progress=under_way)), "it may have tried the model on the CPU"
+    later = replace(native, optimizer_steps=5)
+    assert "not-compiled" in found(case(later, progress=under_way))
+
+
+def test_a_job_without_the_package_that_compiles() -> None:
+    nothing = CompilerReport("job", not_imported="torch_xla", reason="no process of the job imported torch_xla")
+    finding = found(replace(case(), report=nothing))["not-compiled"]
+    assert "no process of the job imported torch_xla, so nothing was compiled" in finding.seen.text
+    assert found(replace(case(progress=Progress("Stopped")), report=nothing)) == {}
+    assert found(case(script="import torch")) == {}, "no process has said what it imported"
+
+
+def test_a_job_that_its_host_could_not_compile_is_no_fault_of_the_script() -> None:
+    report = case(native_worker(devices=Devices(cpu_params=4))).report
+    told = replace(report, reason="the plugin does not load")
+    assert "not-compiled" not in found(replace(case(), report=told))
 
 
 def exchanging(exchanges: int, platform: str = "CPU", **collectives: int) -> list[WorkerReport]:

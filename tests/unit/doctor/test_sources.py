@@ -98,3 +98,26 @@ def test_a_long_line_is_quoted_in_part() -> None:
     assert len(quoted) < 90
     assert Sources({"a.py": "x = 1  # one"}).quoted(SourceLine("a.py", 1)) == " (`x = 1`)"
     assert sources.quoted(SourceLine("train.py", 2)) == sources.quoted(None) == ""
+
+
+def test_only_what_ran_is_looked_at_and_the_entry_point_first() -> None:
+    texts = {"bench.py": "step()", "inner/data.py": "step()", "train.py": "step()"}
+    sources = Sources(texts, ["train.py", "inner/data.py", "/elsewhere/x.py"])
+    assert [script.path for script, _ in sources.calls("step")] == ["train.py", "inner/data.py"]
+    assert sources.find("bench.py") is not None, "a traceback may name it: a file with a syntax error is not loaded"
+    assert sources.same_as(Sources(texts))
+    assert [script.path for script in Sources(texts, ["/elsewhere/x.py"])] == sorted(texts)
+
+
+def test_without_a_record_the_import_statements_say_what_ran() -> None:
+    sources = Sources({
+        "bench.py": "", "train.py": "import json, inner.data\nfrom helper import *", "helper.py": "from . import twin",
+        "inner/__init__.py": "", "inner/data.py": "from inner import more\nimport train", "inner/more.py": "(",
+        "twin.py": "", "unused/__init__.py": "",
+    })  # fmt: skip
+    reached = [script.path for script in sources.reached("train.py")]
+    assert reached[0] == "train.py"
+    assert {*reached} == {
+        "train.py", "inner/__init__.py", "inner/data.py", "inner/more.py", "helper.py", "twin.py",
+    }  # fmt: skip
+    assert len([*sources.reached("train.sh")]) == len(sources.paths)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.model.training import Compilation
 from sagelet_engine.telemetry.compiler import reading, text
 from sagelet_engine.telemetry.compiler.decoding import decode
 from sagelet_engine.telemetry.compiler.report import CompilerReport
@@ -190,6 +191,60 @@ def test_a_report_says_why_a_job_was_not_compiled(world: World) -> None:
     host.end(0)
     world.ended("one")
     assert of(world, "one").to_json()["reason"] == "the plugin does not load"
+
+
+ASKS = {"HyperParameters": {"sagemaker_training_compiler_enabled": "true"}}
+CPU = {"compiled": True, "platform": "CPU", "reason": "this host has no GPU"}
+
+
+def test_a_training_that_torch_xla_had_no_part_in_is_not_called_compiled(world: World) -> None:
+    world.create("one", **ASKS)
+    host = world.host("one")
+    (reports(world, "one") / "compilation.json").write_text(json.dumps(CPU))
+    why = "the script did not import torch_xla"
+    write(reports(world, "one"), compiled=False, not_compiled=why, platform="", compiles=0, optimizer_steps=20)
+    until(lambda: world.job("one").compilation)
+    reason = f"{why}, and did 20 optimizer steps natively"
+    assert of(world, "one").reason == reason, "while it runs, too"
+    host.end(0)
+    job = world.ended("one")
+    assert job.compilation == Compilation(False, "CPU", reason)
+    assert [
+        one.status.value for one in job.transitions if f"(NOT COMPILED, training natively: {reason})" in one.message
+    ]
+    lines = world.log("one")
+    assert f"sagelet: NOT COMPILED: {reason}" in lines
+    assert not any(line.startswith("sagelet: compiled") for line in lines)
+    assert any("20 optimizer steps ran and no program was compiled" in line for line in lines)
+    assert text.heading(of(world, "one")) == f"trained natively (NOT COMPILED: {reason})"
+
+
+def test_a_job_that_never_imported_torch_xla_is_told_so(world: World) -> None:
+    world.create("one", **ASKS)
+    host = world.host("one")
+    (reports(world, "one") / "compilation.json").write_text(json.dumps(CPU))
+    for number, loaded in enumerate([False, False]):
+        note = {"started_ms": number, "files": ["train.py"], "compiler": "torch_xla", "loaded": loaded}
+        (reports(world, "one") / f"ran-{number}.json").write_text(json.dumps(note))
+    until(lambda: world.job("one").compilation)
+    host.end(0)
+    job = world.ended("one")
+    assert job.compilation == Compilation(False, "CPU", "no process of the job imported torch_xla")
+    assert any("no process of the job imported torch_xla, so nothing was" in line for line in world.log("one"))
+
+
+@pytest.mark.parametrize("compiler", ["torch_xla", ""])
+def test_one_process_that_imported_it_is_enough(world: World, compiler: str) -> None:
+    world.create("one", **ASKS)
+    host = world.host("one")
+    (reports(world, "one") / "compilation.json").write_text(json.dumps(CPU))
+    for number in (0, 1):
+        note = {"files": [f"{number}.py"], "compiler": compiler, "loaded": number == 1}
+        (reports(world, "one") / f"ran-{number}.json").write_text(json.dumps(note))
+    until(lambda: world.job("one").compilation)
+    host.end(0)
+    job = world.ended("one")
+    assert job.compilation == Compilation(True, "CPU", CPU["reason"])
 
 
 def test_the_last_line_of_the_log_counts_one_in_the_singular(world: World) -> None:

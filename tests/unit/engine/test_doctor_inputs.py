@@ -245,6 +245,21 @@ def test_findings_of_a_job_that_ended_are_in_its_log_and_report(world: World) ->
         assert json.load(archive.extractfile("compiler-report.json"))["findings"] == [live]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["by the workers' record", "by the import statements"])
+def test_a_place_is_one_that_ran(world: World, noted: bool) -> None:
+    """Not the first of the directory by the alphabet."""
+    job = make(world, "one", COMPILED, script="import loop\n")
+    opt_ml = JobDirectories.of(world.settings.data, job).host("algo-1").opt_ml
+    (opt_ml / "code" / "bench.py").write_text("for batch in loader:\n    optimizer.step()\n")
+    (opt_ml / "code" / "loop.py").write_text("\n\nfor batch in loader:\n    optimizer.step()\n")
+    report_of(world, "one", worker(steps=0, markers=0))
+    if noted:
+        ran = {"files": ["train.py", "loop.py"], "compiler": "torch_xla", "loaded": True}
+        (opt_ml / "output" / "sagelet" / "ran-1.json").write_text(json.dumps(ran))
+    finding = consult(world, job, CompilerReport.of("one", [worker(steps=0, markers=0)]))["missing-mark-step"]
+    assert (finding["file"], finding["line"]) == ("loop.py", 4)
+
+
 def test_a_job_that_failed_before_any_worker_reported(world: World) -> None:
     make(world, "one", COMPILED, script="model(x.cuda())\n")
     host = world.host("one")

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sagelet_runtime.collectives.counters import CollectiveFigures
 from sagelet_runtime.reporting import stepping, steps, timeline
 from sagelet_runtime.reporting.collectives import Exchanges
+from sagelet_runtime.reporting.compiled import CompiledWorker
 from sagelet_runtime.reporting.places import MOST, Places
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import Writer
@@ -296,6 +299,60 @@ def test_an_optimizer_at_the_address_of_one_that_is_gone_is_another(monkeypatch:
             stepped(optimizer, (), {})
     assert [one["name"] for one in recorder.optimizers] == ["Optimizer", "Optimizer"]
     assert recorder.steps.optimizer_steps == 6
+
+
+class _Counters:
+    """Stands for torch_xla's counters."""
+
+    compiling = False
+
+    def __init__(self, executed: int) -> None:
+        self._executed = executed
+
+    def executed(self) -> int:
+        return self._executed
+
+    def dispatched(self) -> int:
+        return self._executed
+
+    def platform(self) -> str:
+        return "CPU"
+
+    def client(self) -> str:
+        return ""
+
+    def document(self, _breaks: int, _steps: int) -> dict[str, int]:
+        return {"compiles": 1}
+
+
+@pytest.mark.parametrize(
+    ("opened", "executed", "parameters", "steps", "compiled"),
+    [
+        (False, 0, {}, 0, None),
+        (True, 0, {}, 0, True),
+        (True, 20, {"xla": 4}, 20, True),
+        (True, 20, {}, 20, True),
+        (False, 0, {"cpu": 4}, 20, False),
+        (True, 1, {"cpu": 4}, 20, False),
+        (True, 1, {"other": 4}, 20, False),
+    ],
+    ids=["a tool", "a device", "a training", "an optimizer of its own", "never opened", "opened to look", "on a GPU"],
+)
+def test_a_worker_is_compiled_if_its_steps_were(
+    opened: bool, executed: int, parameters: dict[str, int], steps: int, compiled: bool | None
+) -> None:
+    """That a library has imported torch_xla, or has opened its device, compiles nothing."""
+    recorder = Recorder(0)
+    recorder.steps.optimizer_steps = steps
+    recorder.parameters |= parameters
+    torch_xla = SimpleNamespace(__version__="2.9.0", _XLAC=SimpleNamespace(_xla_runtime_is_initialized=lambda: opened))
+    cuda = SimpleNamespace(is_available=lambda: False)
+    torch: Any = SimpleNamespace(__version__="2.9.0", cuda=cuda)
+    counters: Any = _Counters(executed)
+    document = CompiledWorker(torch_xla, torch, counters, recorder).document()
+    assert (document and document["compiled"]) == compiled
+    assert bool(document and document.get("not_compiled")) is (compiled is False)
+    assert ("compiles" in (document or {})) is bool(compiled)
 
 
 def test_calls_from_one_line_are_one_place() -> None:

@@ -71,7 +71,7 @@ _SCRIPT = (
 
 
 def _instead_has(case: Case) -> str:
-    names = [script.path for script in case.sources]
+    names = list(case.sources.paths)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"; it has {', '.join(names[:_LISTED])}{more}" if names else "; it has no Python file"
 
@@ -79,7 +79,7 @@ def _instead_has(case: Case) -> str:
 def _named(case: Case, wanted: str) -> str | None:
     """Returns a file of the same name in another directory, or with .py."""
     name = wanted.rpartition("/")[2]
-    alike = [script.path for script in case.sources if script.path.rpartition("/")[2] in (name, f"{name}.py")]
+    alike = [path for path in case.sources.paths if path.rpartition("/")[2] in (name, f"{name}.py")]
     if not alike:
         return None
     return f"Name it as it is in the source directory: {alike[0]}."

@@ -12,7 +12,7 @@ from pathlib import Path
 from sagelet_engine.base import nofollow
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.telemetry.compiler.decoding import decode
-from sagelet_engine.telemetry.compiler.worker import IdleNote, WorkerReport
+from sagelet_engine.telemetry.compiler.worker import IdleNote, RanNote, WorkerReport
 
 #: Below /opt/ml; SAGELET_REPORT_DIR in the container.
 DIRECTORY = ("output", "sagelet")
@@ -26,6 +26,7 @@ MOST_NAMES = 4096
 MOST_BYTES = 1 << 20
 
 _WORKER = re.compile(r"worker-(0|[1-9][0-9]{0,4})\.json", re.ASCII)
+_RAN = re.compile(r"ran-(0|[1-9][0-9]{0,9})\.json", re.ASCII)
 _IDLE = re.compile(r"idle-(0|[1-9][0-9]{0,9})\.json", re.ASCII)
 
 
@@ -39,6 +40,12 @@ def idle_notes_of(opt_ml: Path, host: str) -> list[IdleNote]:
     """Returns what processes of a host wrote of the time in which they did nothing, by process id."""
     found = _documents(opt_ml, _IDLE, MOST_NOTES)
     return [replace(decode(IdleNote, value), host=host, pid=pid) for pid, value in found]
+
+
+def ran_notes_of(opt_ml: Path) -> list[RanNote]:
+    """Returns what processes of a host have loaded, the earliest process first."""
+    notes = [decode(RanNote, value) for _, value in _documents(opt_ml, _RAN, MOST_NOTES)]
+    return sorted(notes, key=lambda note: note.started_ms)
 
 
 def _documents(opt_ml: Path, pattern: re.Pattern[str], most: int) -> list[tuple[int, JsonObject]]:

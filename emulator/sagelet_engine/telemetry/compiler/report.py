@@ -57,6 +57,8 @@ class CompilerReport:
     compiler: str = ""
     #: Why it trained natively although it asked for the compiler, or empty if it did not.
     reason: str = ""
+    #: The package without which nothing of it is compiled, if none of its processes imported that.
+    not_imported: str = ""
     #: Number of its attempt, from 1. An interrupted job starts again.
     attempt: int = 1
     #: True if all of the job's hosts are down, so that no figure changes any more.
@@ -80,7 +82,18 @@ class CompilerReport:
         compiled = any(worker.compiled for worker in ranked)
         compiler = next((worker.compiler or "xla" for worker in ranked if worker.compiled), "")
         client = next((worker.client for worker in ranked if worker.client), "")
-        return cls(job, compiled, platform, client, compiler, reason, attempt, final, ranked, merging.total(ranked))
+        return cls(
+            job,
+            compiled,
+            platform,
+            client,
+            compiler,
+            reason,
+            attempt=attempt,
+            final=final,
+            workers=ranked,
+            total=merging.total(ranked),
+        )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "CompilerReport":

@@ -246,8 +246,10 @@ class Figures:
 @dataclass(frozen=True)
 class WorkerReport(Figures):
     version: int = VERSION
-    #: False for a worker of a native job, which has no figures of a compiler.
+    #: False for a worker that trains natively, which has no figures of a compiler.
     compiled: bool = True
+    #: Why it trains natively although the job is compiled. Empty otherwise.
+    not_compiled: str = ""
     #: The host on which the file was found. The engine sets it.
     host: str = ""
     rank: int = 0
@@ -297,3 +299,16 @@ class IdleNote:
     @property
     def start_ms(self) -> int:
         return self.end_ms - round(self.seconds * 1000)
+
+
+@dataclass(frozen=True)
+class RanNote:
+    """What a process of a host has loaded: `ran-NUMBER.json`."""
+
+    started_ms: int = 0
+    #: The user's files in the order in which they were loaded, relative to the source directory: the script first.
+    files: tuple[str, ...] = ()
+    #: The package without which nothing of the job is compiled, and whether the process has imported it. The former is
+    #: empty in a native job.
+    compiler: str = ""
+    loaded: bool = False

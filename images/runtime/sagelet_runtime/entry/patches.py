@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -36,6 +37,7 @@ def activate() -> None:
             _activate_replay()
         if choice.is_chosen(os.environ):
             _activate_lowerings()
+        sys.meta_path.insert(0, PostImport("torch", install_without_torch_xla))
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(shuffling.MODULE, shuffling.install)
@@ -187,7 +189,18 @@ def install(torch_xla: Any) -> None:
 def install_native(torch: Any) -> None:
     from sagelet_runtime.reporting import native
 
+    _report(native.install, torch)
+
+
+def install_without_torch_xla(torch: Any) -> None:
+    """Counts what trains natively in a job that XLA compiles."""
+    from sagelet_runtime.reporting import without_torch_xla
+
+    _report(without_torch_xla.install, torch)
+
+
+def _report(install: Callable[[Any], None], torch: Any) -> None:
     try:
-        native.install(torch)
+        install(torch)
     except (AttributeError, ImportError, TypeError) as error:
         say(f"the report does not fit torch {getattr(torch, '__version__', 'of an unknown version')}: {error!r}")

@@ -262,7 +262,8 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
     if not choice.compiled:
         return {**added, **_inductor_environment(choice, job, environ)}
     compilation.write(job.output_data_dir, job.current_host, choice)
-    say(f"compiled training on PJRT_DEVICE={choice.kind}: {choice.reason}")
+    # Nothing has been compiled yet. The report says what was: scripts may train without torch_xla.
+    say(f"XLA compiles what the script runs on its device, PJRT_DEVICE={choice.kind}: {choice.reason}")
     if traced_once:
         say("Dynamo traces models once, in place of at each step")
     _put_startup_first()
@@ -327,7 +328,7 @@ def _inductor_environment(choice: device.DeviceChoice, job: Any, environ: Mappin
     reason = f"Inductor in place of XLA: {choice.reason}"
     compilation.write(job.output_data_dir, job.current_host, replace(choice, reason=reason, compiled=True))
     if choice.compiled:
-        say(f"compiled training by {reason}")
+        say(f"the models that the script calls are compiled by {reason}")
     else:
         native = f"{inductor.VARIABLE}={inductor.XLA} in the job's Environment trains it natively"
         _say_between_lines(f"NOT COMPILED BY XLA: {choice.reason}", f"Inductor compiles the job instead; {native}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sagelet_runtime.base import import_hook
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping
+from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping, without_torch_xla
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.device_clock import ExecutionClock, WaitClock
 from sagelet_runtime.reporting.inputs import Batches
@@ -24,6 +24,7 @@ def install(torch_xla: Any) -> None:
         return
     import torch
 
+    without_torch_xla.end()
     counters, native = Counters(torch_xla), torch_xla._XLAC
     recorder = Recorder(
         import_hook.STARTED_MS,
@@ -36,7 +37,7 @@ def install(torch_xla: Any) -> None:
     )
     recorder.busy, recorder.compile_seconds = counters.busy, counters.compile_seconds
     recorder.reading_seconds = counters.reading_seconds
-    worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)
+    worker = CompiledWorker(torch_xla, torch, counters, recorder)
     writer = Writer(Path(directory), recorder, worker.document)
     batches = Batches(recorder, torch.Tensor)
     counters.install()
@@ -49,14 +50,19 @@ def install(torch_xla: Any) -> None:
     writer.install()
 
 
+#: Why a worker that has imported torch_xla is not compiled.
+NOT_ON_XLA = "the script's parameters were not on the XLA device"
+
+
 class CompiledWorker:
     """The report of this process."""
 
-    def __init__(self, torch_xla: Any, torch_version: str, counters: Counters, recorder: Recorder) -> None:
+    def __init__(self, torch_xla: Any, torch: Any, counters: Counters, recorder: Recorder) -> None:
+        self._torch = torch
         self._native = torch_xla._XLAC
         self._counters = counters
         self._recorder = recorder
-        self._versions = {"torch": torch_version, "torch_xla": torch_xla.__version__}
+        self._versions = {"torch": torch.__version__, "torch_xla": torch_xla.__version__}
         self._compiling_since_ms = 0
 
     def look(self) -> None:
@@ -68,7 +74,10 @@ class CompiledWorker:
 
     def document(self) -> JsonObject | None:
         """Returns the report, or None in a process that has not used XLA, such as a launcher or a tool."""
-        if not self._native._xla_runtime_is_initialized():
+        opened = self._native._xla_runtime_is_initialized()
+        if self._is_native(opened=opened):
+            return self._native_document()
+        if not opened:
             return None
         self.look()
         steps = self._recorder.steps
@@ -84,4 +93,23 @@ class CompiledWorker:
             **self._counters.document(breaks, steps.steps or steps.optimizer_steps),
             "memory": memory.of_xla_device(platform),
             "collectives": self._recorder.exchanges.document(steps.intervals.exchange_share()),
+        }
+
+    def _is_native(self, *, opened: bool) -> bool:
+        """True if optimizers have stepped, no parameter of theirs is on the XLA device, and no program ran for a step.
+
+        A script may open the device and train elsewhere: libraries open it only to see whether there is one.
+        """
+        steps = self._recorder.steps.optimizer_steps
+        if not steps or self._recorder.parameters["xla"]:
+            return False
+        return not opened or self._counters.executed() < steps
+
+    def _native_document(self) -> JsonObject:
+        return {
+            "compiled": False,
+            "not_compiled": NOT_ON_XLA,
+            **self._versions,
+            **self._recorder.document(),
+            "memory": memory.of_native(self._torch),
         }

@@ -44,6 +44,10 @@ class Counters:
         """Returns the number of programs that were compiled."""
         return self._count("CreateCompileHandles")
 
+    def executed(self) -> int:
+        """Returns the number of programs that were executed."""
+        return sum(self._timed(name)[0] for name in ("ExecuteTime", "ExecuteReplicatedTime"))
+
     @property
     def compiling(self) -> bool:
         """True while a program is being compiled."""
@@ -74,12 +78,11 @@ class Counters:
     def document(self, breaks: int, steps: int) -> JsonObject:
         """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
         compiles, compile_seconds = self._timed("CompileTime")
-        runs = sum(self._timed(name)[0] for name in ("ExecuteTime", "ExecuteReplicatedTime"))
         return {
             "compiles": compiles,
             "compile_seconds": compile_seconds,
             "cache": compile_cache.figures(),
-            "executions": runs,
+            "executions": self.executed(),
             # torch_xla's own ExecuteTime begins when a program is queued, so times of programs overlap.
             "execute_seconds": round(self.busy()[1], 6),
             "device": self.executions.document() if self.executions else {},

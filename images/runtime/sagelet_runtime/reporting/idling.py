@@ -13,6 +13,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from sagelet_runtime.reporting import ran
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -78,6 +80,7 @@ def watch() -> None:
     if _Watch.idling is not None or not os.environ.get(DIRECTORY):
         return
     _Watch.idling = Idling()
+    ran.record(os.environ[DIRECTORY])
     _thread.start_new_thread(_looks, (_Watch.idling, os.environ[DIRECTORY]))
 
 
@@ -99,21 +102,14 @@ def _looks(idling: Idling, directory: str) -> None:
     while True:
         time.sleep(EVERY)
         try:
-            if idling.look() and _is_of_the_script():
+            if idling.look() and ran.is_of_the_script():
                 _write(directory, idling.document())
+            ran.write_if_changed()
         except Exception as error:
             from sagelet_runtime.base.say import say_once
 
             say_once(f"where the script waits is not known: {error!r}")
             return
-
-
-def _is_of_the_script() -> bool:
-    """False for what waits by its nature: a worker of a data loader, and a server that multiprocessing starts."""
-    if sys.argv[:1] == ["-c"]:
-        return False
-    process = sys.modules.get("multiprocessing.process")
-    return process is None or not process.current_process().daemon
 
 
 def _write(directory: str, document: JsonObject) -> None:

@@ -23,6 +23,9 @@ from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import DIRECTORY, Writer
 
+#: Why a worker of a job for Inductor is not compiled.
+NOTHING_RAN = "the script called no module that Inductor has compiled"
+
 
 def install(torch: Any) -> None:
     """Begins to count. Does nothing if SAGELET_REPORT_DIR is not set."""
@@ -40,8 +43,8 @@ def install(torch: Any) -> None:
         known = {"compiled": False, "torch": torch.__version__, "memory": memory.of_native(torch)}
         if counters is not None:
             platform = "CUDA" if torch.cuda.is_available() else "CPU"
-            known |= {"compiled": True, "compiler": "inductor", "platform": platform}
-            known |= counters.document()
+            known |= {"compiled": counters.executions > 0, "compiler": "inductor", "platform": platform}
+            known |= counters.document() | ({} if counters.executions else {"not_compiled": NOTHING_RAN})
         return {**recorder.document(), **known}
 
     @untraced

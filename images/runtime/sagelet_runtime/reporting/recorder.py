@@ -72,7 +72,8 @@ class Recorder:
         self.cuda_requests = Places()
         self.shapes: dict[tuple[int, ...], int] = {}
         self.optimizers: list[JsonObject] = []
-        self.parameters = {"cpu": 0, "xla": 0}
+        #: The optimizers' parameters by the kind of their device.
+        self.parameters = {"cpu": 0, "xla": 0, "other": 0}
 
     def forked(self) -> None:
         """Called in a new child process. A data loader's worker reports nothing. A training process counts from 0."""

@@ -13,11 +13,12 @@ MOST = 16
 After = Callable[[], None]
 
 
-def install(recorder: Recorder, after: After) -> None:
-    """Counts optimizer steps from now on. `after` is called after each step."""
+def install(recorder: Recorder, after: After) -> Callable[[], None]:
+    """Counts optimizer steps from now on. `after` is called after each step. Returns what ends the counting."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    register_optimizer_step_post_hook(observer(recorder, after))
+    remove: Callable[[], None] = register_optimizer_step_post_hook(observer(recorder, after)).remove
+    return remove
 
 
 def observer(recorder: Recorder, after: After) -> Callable[[Any, Any, Any], None]:
@@ -50,8 +51,7 @@ def _note(optimizer: Any, recorder: Recorder) -> None:
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for parameter in parameters:
             kind = parameter.device.type
-            if kind in recorder.parameters:
-                recorder.parameters[kind] += 1
+            recorder.parameters[kind if kind in recorder.parameters else "other"] += 1
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         recorder.exchanges.size(sum(gradient.numel() * gradient.element_size() for gradient in gradients))
     except Exception as error:

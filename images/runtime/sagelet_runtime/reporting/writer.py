@@ -13,7 +13,7 @@ from typing import Optional
 from sagelet_runtime.base import training_key
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.reporting import idling
+from sagelet_runtime.reporting import idling, ran
 from sagelet_runtime.reporting.claim import Claim
 from sagelet_runtime.reporting.recorder import Recorder
 
@@ -56,6 +56,7 @@ class Writer:
         def _exit(status: int) -> None:
             try:
                 self.write(finished=True)
+                ran.write()
             finally:
                 leave(status)
 

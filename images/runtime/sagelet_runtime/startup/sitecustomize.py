@@ -1,9 +1,9 @@
 """Sets up a Python process of a job. This file is first on PYTHONPATH there.
 
 It installs the hooks of torch_xla, transformers and the Hub's clients, the stand-ins for packages and the notes of
-workers. It has the installation of SDK v3's driver watched, and notes where a process hangs. In a native job it
-installs the hooks that count steps. Then it runs the sitecustomize that it hides. Every Python of the job imports it at
-start, so keep it small.
+workers. It has the installation of SDK v3's driver watched, and notes where a process hangs and what it has loaded. In
+a native job it installs the hooks that count steps. Then it runs the sitecustomize that it hides. Every Python of the
+job imports it at start, so keep it small.
 """
 
 import os
