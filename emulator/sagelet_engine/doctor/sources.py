@@ -101,8 +101,8 @@ class Sources:
     def reached(self, entry: str) -> "Sources":
         """Returns the same files, and of these looks at an entry point and what it imports, as far as it can be read.
 
-        For a job whose processes have not noted yet what they loaded. If the entry point is no file of these, it looks
-        at all files.
+        For a job whose processes have not noted yet what they loaded. If the entry point is not among them, it
+        looks at all files.
         """
         reached = [entry] if entry in self._scripts else []
         for path in reached:

@@ -31,7 +31,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _is_certain(case: Case, steps: int) -> bool:
-    """False for a job that its host could not compile, which is no fault of the script."""
+    """False for a job that its host could not compile: the script has no part in that."""
     report, status = case.report, case.progress.status
     if report.reason and not report.not_imported and not any(worker.not_compiled for worker in report.workers):
         return False
