@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help check setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs lint format
-.PHONY: period bench soak doctor-scripts notebooks release screenshots clean
+.PHONY: period truth bench soak doctor-scripts notebooks release screenshots clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 compiled and natively through the SageMaker SDK, say what that brought;"
@@ -16,6 +16,7 @@ help:
 	@echo "             ALL=1: every test that this machine can run; TESTS=tests/unit/doctor: these"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
+	@echo "make truth   reported steps beside the clocks of 90 scripts: each compiler, loop, reading, one and two workers"
 	@echo "make period  ten training scripts of 2021 to 2024, natively and compiled, each by one and by four workers"
 	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
 	@echo "make screenshots  docs/images: pictures of the pages, of jobs that it trains"
@@ -117,6 +118,9 @@ properties: setup
 
 period: setup
 	SAGELET_TEST_PERIOD=all $(BIN)/python -m pytest tests/period $(PYTEST_ARGS)
+
+truth: setup
+	SAGELET_TEST_TRUTH=all $(BIN)/python -m pytest tests/xla/test_truth.py $(PYTEST_ARGS)
 
 docs: setup
 	$(BIN)/python docs/training_job_api.py
