@@ -64,6 +64,7 @@ from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
 from sagelet_engine.store.iam import IamRecords
 from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.registry import Registry
 
 if TYPE_CHECKING:
     from sagelet_engine.pipelines.facet import Pipelines
@@ -166,6 +167,11 @@ class Engine:
     def iam(self) -> IamRecords:
         """What IAM holds."""
         return self._store.iam
+
+    @property
+    def registry(self) -> Registry:
+        """The model registry of all accounts and regions."""
+        return self._store.registry
 
     def _open(self) -> tuple[KeyPair, Store]:
         """Opens the data directory. Gives its lock back if that fails."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sagelet_api.control.calls import known_job
 from sagelet_api.control.throttling import Throttled, Throttling, ThrottlingRefused
-from sagelet_api.services.sagemaker.job_operations import MAX_TAGS
+from sagelet_api.services.sagemaker.tags import MAX_TAGS
 from sagelet_engine.base.errors import FaultError, TooManyTags
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import faults

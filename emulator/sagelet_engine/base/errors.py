@@ -75,6 +75,18 @@ class PipelineInUse(SageletError):
     """The pipeline has executions that have not ended."""
 
 
+class RegistryNotFound(SageletError):
+    """No model, model package or group has this ARN, which is the text."""
+
+
+class RegistryNameInUse(SageletError):
+    """A model, model package or group has this ARN, which is the text."""
+
+
+class RegistryInUse(SageletError):
+    """The group has model packages. The text is its ARN."""
+
+
 class AliasTaken(SageletError):
     """Another version of the pipeline has the alias."""
 

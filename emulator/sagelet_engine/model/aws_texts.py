@@ -234,3 +234,37 @@ def unknown_property(name: str) -> str:
 def compressed(channel: str, mode: str, kind: str) -> str:
     """Returns the text for a CompressionType outside of Pipe mode (sagemaker-python-sdk#716)."""
     return f"Invalid compression type for channel {channel}: {mode} mode only supports NONE, got {kind} instead"
+
+
+# --- the model registry -----------------------------------------------------------------------------------------------
+
+#: CreateModelPackage with two names, and without any (moto#7165, which quotes AWS's answers).
+TWO_PACKAGE_NAMES = (
+    "Both ModelPackageName and ModelPackageGroupName are provided in the input. Cannot determine which one to use."
+)
+NO_PACKAGE_NAME = "Missing ARN."
+
+
+def model_taken(arn: str) -> str:
+    """Returns the text of CreateModel (astronomer-providers#1055). SDK v2 looks for its beginning."""
+    return f'Cannot create already existing model "{arn}".'
+
+
+def package_taken(arn: str) -> str:
+    """Returns the text of CreateModelPackage. SDK v2 looks for its beginning; the rest is inferred."""
+    return f"ModelPackage already exists: {arn}"
+
+
+def group_taken(arn: str) -> str:
+    """Returns the text of CreateModelPackageGroup. Airflow looks for its beginning; the rest is inferred."""
+    return f"Model Package Group already exists: {arn}"
+
+
+def not_registered(arn: str) -> str:
+    """Returns the text for what the registry does not have. For a model it is AWS's ("Could not find model"). For the
+    others Terraform looks for "does not exist".
+    """
+    kind = arn.split(":", 5)[-1].partition("/")[0]
+    if kind == "model":
+        return f'Could not find model "{arn}".'
+    return f"{'ModelPackageGroup' if kind == 'model-package-group' else 'ModelPackage'} {arn} does not exist."

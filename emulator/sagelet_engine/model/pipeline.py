@@ -60,6 +60,9 @@ class Pipeline:
     token: str = ""
     #: PipelineVersionAliases: the version of each alias.
     aliases: Mapping[str, int] = field(default_factory=dict)
+    #: UserContext of who made it, and of who changed it last.
+    created_by: JsonObject = field(default_factory=dict)
+    modified_by: JsonObject = field(default_factory=dict)
     #: Display name and description (members as in UpdatePipelineVersion) by version. JSON's keys are text.
     version_notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -169,6 +172,11 @@ class PipelineExecution(Orchestration):
     #: How many times it was retried, and ClientRequestToken of the last retry.
     retries: int = 0
     retry_token: str | None = None
+    #: ClientRequestToken of the last StopPipelineExecution.
+    stop_token: str | None = None
+    #: UserContext of who started it, and of who changed it last.
+    created_by: JsonObject = field(default_factory=dict)
+    modified_by: JsonObject = field(default_factory=dict)
     #: PipelineVersionId. None: an earlier sagelet started it.
     pipeline_version: int | None = None
 

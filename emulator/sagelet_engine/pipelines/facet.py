@@ -90,7 +90,7 @@ class Pipelines:
     def create(
         self, key: PipelineKey, definition: str, role: str, tags: Mapping[str, str], more: JsonObject
     ) -> Pipeline:
-        """Keeps a definition that `checking.check` allows. `more`: display_name, description, parallel, token, aliases.
+        """Keeps a definition that `checking.check` allows. `more`: further fields of the record.
 
         Raises PipelineNameInUse.
         """
@@ -144,17 +144,21 @@ class Pipelines:
 
         return self._rows.change(key, change)
 
-    def delete(self, key: PipelineKey) -> Pipeline:
-        """Forgets a pipeline and its executions. Their jobs stay. Raises PipelineNotFound, PipelineInUse."""
+    def delete(self, key: PipelineKey, token: str) -> None:
+        """Forgets a pipeline and its executions. Their jobs stay.
+
+        A second call with the same ClientRequestToken changes nothing. Raises PipelineNotFound, PipelineInUse.
+        """
         with self._alone():
-            pipeline = self._rows.get(key)
+            if self._rows.was_deleted(key, token):
+                return
+            self._rows.get(key)
             executions = self.executions(key)
             if any(not one.terminal for one in executions):
                 raise PipelineInUse(key.arn)
             for one in executions:
                 self._forget(one.key)
-            self._rows.delete(key)
-        return pipeline
+            self._rows.delete(key, token, self._clock.now_ms())
 
     def _forget(self, key: OrchestrationKey) -> None:
         """Forgets an execution that has ended. It may be gone already, if its retention has ended."""
@@ -206,8 +210,11 @@ class Pipelines:
 
     # --- executions -----------------------------------------------------------------------------------------------
 
-    def start(self, pipeline: Pipeline, version: int, definition: str, request: JsonObject) -> PipelineExecution:
+    def start(
+        self, pipeline: Pipeline, version: int, definition: str, request: JsonObject, who: JsonObject
+    ) -> PipelineExecution:
         """Begins an execution of a version and its definition. `request`: a validated StartPipelineExecution body.
+        `who`: UserContext of the caller, here and below.
 
         A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition,
         PipelineNotFound.
@@ -230,6 +237,8 @@ class Pipelines:
             pipeline=pipeline.key.name,
             parameters=values,
             pipeline_version=version,
+            created_by=who,
+            modified_by=who,
         )
         with self._alone():
             if self._rows.get(pipeline.key).created_ms != pipeline.created_ms:
@@ -272,13 +281,14 @@ class Pipelines:
         """Returns at most `limit` steps in the order in which they began. `after`: `begun` of the last one before."""
         return self._kept.children_page(execution.id, after, limit, newest_first=newest_first)
 
-    def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None) -> None:
+    def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None, who: JsonObject) -> None:
         """Replaces members of the request (name, description) and the limit. Raises OrchestrationNotFound."""
 
         def renamed(one: PipelineExecution) -> PipelineExecution:
             limit = one.parallel if parallel is None else parallel
             now_ms = max(self._clock.now_ms(), one.modified_ms)
-            return replace(one, request={**one.request, **members}, parallel=limit, modified_ms=now_ms)
+            request = {**one.request, **members}
+            return replace(one, request=request, parallel=limit, modified_ms=now_ms, modified_by=who)
 
         self._change(key, renamed)
 
@@ -294,11 +304,23 @@ class Pipelines:
             with suppress(StaleOrchestration):
                 return self._kept.update(after)
 
-    def stop(self, key: OrchestrationKey) -> None:
-        """Asks for a stop. Raises OrchestrationNotFound, OrchestrationEnded."""
+    def stop(self, key: OrchestrationKey, token: str | None = None, who: JsonObject | None = None) -> None:
+        """Asks for a stop. A second call with the same ClientRequestToken changes nothing.
+
+        Raises OrchestrationNotFound, OrchestrationEnded.
+        """
+        if token is not None:
+            # First: an execution that stops at once has ended before a repeated call comes.
+            now = self._change(
+                key, lambda one: one if one.terminal else replace(one, stop_token=token, modified_by=who or {})
+            )
+            if now.terminal and now.stop_token == token:
+                return
         self._executions.stop(key)
 
-    def retry(self, key: OrchestrationKey, parallel: int | None, token: str | None = None) -> None:
+    def retry(
+        self, key: OrchestrationKey, parallel: int | None, token: str | None = None, who: JsonObject | None = None
+    ) -> None:
         """Begins a failed or stopped execution again, at the steps that did not succeed.
 
         A second call with the same ClientRequestToken changes nothing. Raises OrchestrationNotFound, IllegalStatus.
@@ -309,8 +331,14 @@ class Pipelines:
                 if token is not None and before.retry_token == token:
                     return
                 limit = parallel or before.parallel
-                changes = {"retries": before.retries + 1, "retry_token": token, "parallel": limit}
-                now = revive(before, self._clock.now_ms(), **changes)
+                now = revive(
+                    before,
+                    self._clock.now_ms(),
+                    retries=before.retries + 1,
+                    retry_token=token,
+                    parallel=limit,
+                    modified_by=who or {},
+                )
                 gone = [run for run in self._kept.children(before.id) if not run.succeeded]
                 with suppress(StaleOrchestration):
                     self._kept.update(now, removed=gone)

@@ -31,6 +31,8 @@ TOKEN_LENGTH = 10
 _SUFFIX = 10
 #: The same in the id of an invocation.
 _INVOCATION = 20
+#: The same in a ClientToken, which has at most 36 letters.
+_CLIENT_TOKEN = 32
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,6 @@ class Look:
     reason: str | None = None
     #: The kind of the failure in RetryPolicies. Empty: it cannot be retried.
     failure: str = ""
-    #: Its name or ARN now, if that is not what `start` returned.
-    made: str | None = None
     #: True if a function's time was over.
     timed_out: bool = False
 
@@ -183,7 +183,7 @@ class TuningStep(JobStep):
 
 
 class ModelStep:
-    """CreateModel, which moto answers."""
+    """CreateModel."""
 
     def find(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> str | None:
         """Nothing goes on that would have to be stopped."""
@@ -197,47 +197,33 @@ class ModelStep:
         return name
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
-        asked = {"ModelName": run.made}
-        try:
-            answer = _call(calls, execution, run, "DescribeModel", asked)
-        except CallRefused as error:
-            if is_passing(error):
-                raise
-            # moto keeps it in memory: the server was killed since.
-            self.start(calls, execution, run)
-            answer = _call(calls, execution, run, "DescribeModel", asked)
-        return Look(StepStatus.SUCCEEDED, answer)
+        return Look(StepStatus.SUCCEEDED, _call(calls, execution, run, "DescribeModel", {"ModelName": run.made}))
 
     def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
         """A model exists at once."""
 
 
 class RegisterModelStep:
-    """CreateModelPackage, which moto answers. As on AWS, the group is made if it does not exist."""
+    """CreateModelPackage. As on AWS, the group is made if it does not exist, and gets the tags (SDK v2, register)."""
 
     def find(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> str | None:
         """Nothing goes on that would have to be stopped."""
         return None
 
     def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
+        # A repeat after a crash returns the package that is there.
+        asked = {**run.arguments, "ClientToken": suffix(execution, run, _CLIENT_TOKEN)}
         group = run.arguments.get("ModelPackageGroupName")
         if group is not None:
-            asked = {"ModelPackageGroupName": group}
-            taken = ("ValidationException", "ConflictException")
-            _call(calls, execution, run, "CreateModelPackageGroup", asked, exists=taken)
-        return str(_call(calls, execution, run, "CreateModelPackage", run.arguments)["ModelPackageArn"])
+            tags = asked.pop("Tags", None)
+            if not text_of(group).startswith("arn:"):
+                grouped = {"ModelPackageGroupName": group, **({"Tags": tags} if tags else {})}
+                _call(calls, execution, run, "CreateModelPackageGroup", grouped, exists=("ValidationException",))
+        return str(_call(calls, execution, run, "CreateModelPackage", asked)["ModelPackageArn"])
 
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
-        made = str(run.made)
-        try:
-            answer = _call(calls, execution, run, "DescribeModelPackage", {"ModelPackageName": made})
-        except CallRefused as error:
-            if is_passing(error):
-                raise
-            # moto keeps it in memory: the server was killed since.
-            made = self.start(calls, execution, run)
-            answer = _call(calls, execution, run, "DescribeModelPackage", {"ModelPackageName": made})
-        return Look(StepStatus.SUCCEEDED, answer, made=made)
+        asked = {"ModelPackageName": str(run.made)}
+        return Look(StepStatus.SUCCEEDED, _call(calls, execution, run, "DescribeModelPackage", asked))
 
     def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
         """A model package exists at once."""

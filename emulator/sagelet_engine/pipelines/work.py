@@ -234,5 +234,5 @@ def _with(run: StepRun, step: Step, look: Look, record: PipelineExecution, now_m
         if record.status is OrchestrationStatus.STOPPING:
             reason = None
         ended = retrying.ended(run, look.status, now_ms, failure_reason=reason)
-        return replace(ended, properties=look.properties, made=look.made or run.made)
+        return replace(ended, properties=look.properties)
     return run

@@ -181,7 +181,7 @@ def _check_jobs(root: Path) -> int:
         for job_id, why in store.broken_records():
             raise ArchiveDamaged(f"{archive.DATABASE}: the record of job {job_id!r} cannot be read: {why}")
         unreadable = [(record_id, why) for _, record_id, why in store.orchestrations.broken_records()]
-        for name, why in (*unreadable, *store.pipelines.broken_records()):
+        for name, why in (*unreadable, *store.pipelines.broken_records(), *store.registry.broken_records()):
             raise ArchiveDamaged(f"{archive.DATABASE}: the record of {name!r} cannot be read: {why}")
         for job in store.every_job():
             _check_names(job)

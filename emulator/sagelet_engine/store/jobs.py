@@ -31,6 +31,7 @@ from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
 from sagelet_engine.store import orchestrations as sql_orchestrations
 from sagelet_engine.store import pipelines as sql_pipelines
+from sagelet_engine.store import registry as sql_registry
 from sagelet_engine.store import search as sql_search
 from sagelet_engine.store.schema import MIGRATIONS
 
@@ -71,10 +72,10 @@ class Store(Database):
         self.changes = Changes()
         self.lines = sql_logs.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
-        self.orchestrations = sql_orchestrations.Orchestrations(
-            sql_orchestrations.Access(self._rows, self._write, self._changing, path)
-        )
+        access = sql_orchestrations.Access(self._rows, self._write, self._changing, path)
+        self.orchestrations = sql_orchestrations.Orchestrations(access)
         self.pipelines = sql_pipelines.Pipelines(self._rows, self._write)
+        self.registry = sql_registry.Registry(self._rows, self._write)
         self.iam = sql_iam.IamRecords(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS, waiting)

@@ -23,6 +23,15 @@ MIGRATION = """
         created_ms INTEGER NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (arn, version)
     ) WITHOUT ROWID;
     """
+#: ClientRequestTokens of deletions, so that a repeated one finds what it did.
+DELETIONS_MIGRATION = """
+    CREATE TABLE deleted_pipelines (
+        arn TEXT NOT NULL, token TEXT NOT NULL, deleted_ms INTEGER NOT NULL, PRIMARY KEY (arn, token)
+    ) WITHOUT ROWID;
+    CREATE INDEX deleted_pipelines_by_time ON deleted_pipelines (deleted_ms);
+    """
+#: How long a token of a deletion counts, in ms. AWS documents no time.
+REPEATABLE_MS = 86_400_000
 
 _SELECT = (
     "SELECT record, definition FROM pipelines JOIN pipeline_versions"
@@ -63,9 +72,16 @@ class Pipelines:
                 _keep_version(db, after, after.modified_ms)
         return after
 
-    def delete(self, key: PipelineKey) -> None:
+    def delete(self, key: PipelineKey, token: str, now_ms: int) -> None:
+        """Forgets a pipeline, and remembers the token of the deletion for a day."""
         with self._write() as db:
             db.execute("DELETE FROM pipelines WHERE arn = ?", (key.arn,))
+            db.execute("DELETE FROM deleted_pipelines WHERE deleted_ms < ?", (now_ms - REPEATABLE_MS,))
+            db.execute("INSERT OR REPLACE INTO deleted_pipelines VALUES (?, ?, ?)", (key.arn, token, now_ms))
+
+    def was_deleted(self, key: PipelineKey, token: str) -> bool:
+        """True if a deletion with this token has succeeded."""
+        return bool(self._rows("SELECT 1 FROM deleted_pipelines WHERE arn = ? AND token = ?", (key.arn, token)))
 
     def get(self, key: PipelineKey) -> Pipeline:
         """Raises PipelineNotFound."""

@@ -7,6 +7,7 @@ from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
 from sagelet_engine.store import orchestrations as sql_orchestrations
 from sagelet_engine.store import pipelines as sql_pipelines
+from sagelet_engine.store import registry as sql_registry
 
 #: One entry per schema version, applied in order; `PRAGMA user_version` counts them.
 MIGRATIONS = (
@@ -85,4 +86,5 @@ MIGRATIONS = (
     codec.LIST_MIGRATION,
     sql_metrics.NOT_FINITE_MIGRATION,
     sql_iam.MIGRATION,
+    f"{sql_registry.MIGRATION} {sql_pipelines.DELETIONS_MIGRATION}",
 )

@@ -120,6 +120,24 @@ def fill_iam(store: Store) -> None:
         store.iam.change(account, "aws", {IamKey("roles", "AROA1"): json.dumps({"name": "R\u00fc", "path": "/"})})
 
 
+def fill_registry(store: Store) -> None:
+    """A group of each account with a package of version 2, and a model."""
+    from sagelet_engine.model.pipeline import PipelineKey
+    from sagelet_engine.model.registry import RegistryEntry, RegistryKey, RegistryKind
+
+    for account, region in ACCOUNTS.items():
+        group = RegistryKey(account, region, RegistryKind.GROUP, "Group")
+        store.registry.insert(RegistryEntry(group, T0, T0, {"ModelPackageGroupDescription": "\u00fc"}, tags={"k": "g"}))
+        for token in ("one", "two"):
+            body = {"ModelApprovalStatus": "Approved", "ModelPackageGroupName": "Group"}
+            package = RegistryKey(account, region, RegistryKind.PACKAGE, "Group")
+            store.registry.insert_version(RegistryEntry(package, T0 + 1, T0 + 1, body, token=token))
+        store.registry.delete(RegistryKey(account, region, RegistryKind.PACKAGE, "Group/1"))
+        model = RegistryKey(account, region, RegistryKind.MODEL, "Model")
+        store.registry.insert(RegistryEntry(model, T0 + 2, T0 + 2, {"ModelName": "Model"}))
+    store.pipelines.delete(PipelineKey(account, region, "gone"), "d" * 32, T0)
+
+
 def fill_objects(root: Path) -> Path:
     """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
     from sagelet_engine.s3.multipart import NamedPart, Uploads
@@ -188,6 +206,8 @@ def main() -> None:
             fill_pipelines(store)
         if hasattr(store, "iam"):
             fill_iam(store)
+        if hasattr(store, "registry"):
+            fill_registry(store)
         store.close()
         _write(target, "sagelet", path)
         if dump(path)[0] == 2:

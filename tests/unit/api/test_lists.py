@@ -27,6 +27,9 @@ LISTS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("sagemaker", "ListPipelineExecutions"): {"PipelineName": "pipe"},
     ("sagemaker", "ListPipelineExecutionSteps"): {"PipelineExecutionArn": "execution"},
     ("sagemaker", "ListPipelineParametersForExecution"): {"PipelineExecutionArn": "execution"},
+    ("sagemaker", "ListModels"): {},
+    ("sagemaker", "ListModelPackageGroups"): {},
+    ("sagemaker", "ListModelPackages"): {},
     ("logs", "DescribeLogGroups"): {},
     ("logs", "DescribeLogStreams"): {"logGroupName": "/aws/sagemaker/TrainingJobs"},
     ("logs", "FilterLogEvents"): {"logGroupName": "/aws/sagemaker/TrainingJobs"},
@@ -79,6 +82,9 @@ def filled(world: ApiWorld) -> Mapping[str, str]:
             PipelineDefinition=definition(fail("Ends", "over"), fail("Ends2", "over")),
         )  # fmt: skip
         create_tuning(world, f"Tune{number}")
+        world.sagemaker.create_model(ModelName=f"model-{number}", ExecutionRoleArn=ROLE)
+        world.sagemaker.create_model_package_group(ModelPackageGroupName=f"group-{number}")
+        world.sagemaker.create_model_package(ModelPackageName=f"package-{number}")
         world.client("logs").create_log_group(logGroupName=f"own-{number}")
     starts = [
         world.sagemaker.start_pipeline_execution(PipelineName="pipe-1", ClientRequestToken=f"{number}" * 32)
@@ -106,7 +112,7 @@ def test_a_token_continues_its_own_list_only(world: ApiWorld, filled: Mapping[st
         token = answer.get("NextToken") or answer.get("nextToken")
         if token:
             tokens[service, operation] = token
-    assert len(tokens) >= 8, tokens.keys()
+    assert len(tokens) >= 11, tokens.keys()
     wrong = []
     for source, token in tokens.items():
         for (service, operation), needs in given.items():

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.pipelines.steps import KINDS
-from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.api_world import ApiWorld
 from support.pipelines import ROLE, compare, condition, definition, fail, step
 from support.world import until
 
@@ -63,14 +63,6 @@ def register(name: str, group: str) -> dict[str, Any]:
     return step(name, "RegisterModel", {"ModelPackageGroupName": group, "InferenceSpecification": inference})
 
 
-def forget_package(arn: str) -> None:
-    """moto has no DeleteModelPackage."""
-    from moto.sagemaker.models import sagemaker_backends
-
-    backend = sagemaker_backends[ACCOUNT][REGION]
-    del backend.model_packages[arn]
-
-
 def after_start(monkeypatch: pytest.MonkeyPatch, kind: str, then: Callable[[str], None]) -> None:
     """Calls `then` with what a step of this type made, before the orchestrator has recorded it."""
     owner = type(KINDS[kind])
@@ -111,31 +103,43 @@ def test_a_step_that_begins_during_a_request_begins_once(
 
 
 @pytest.mark.parametrize("kind", ["Model", "RegisterModel"])
-def test_what_moto_has_forgotten_is_made_again(world: ApiWorld, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """moto keeps it in memory. So a server that is killed between two looks at a step forgets it."""
+def test_what_was_made_before_a_crash_is_not_made_twice(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A server that is killed between the call and its record repeats the call."""
     container = {"Image": IMAGE, "ModelDataUrl": "s3://b/model.tar.gz"}
     model = step("S", "Model", {"ExecutionRoleArn": ROLE, "PrimaryContainer": container})
-    create(world, definition(model if kind == "Model" else register("S", f"g-{token()[:8]}")))
-    made: list[str] = []
+    group = f"g-{token()[:8]}"
+    create(world, definition(model if kind == "Model" else register("S", group)))
+    owner, made = type(KINDS[kind]), []
+    whole = owner.start
 
-    def forget(name: str) -> None:
-        made.append(name)
-        if len(made) > 1:
-            return
-        if kind == "Model":
-            world.sagemaker.delete_model(ModelName=name)
-        else:
-            forget_package(name)
+    def twice(*arguments: Any) -> str:
+        made.extend(str(whole(*arguments)) for _ in range(2))
+        return made[-1]
 
-    after_start(monkeypatch, kind, forget)
+    monkeypatch.setattr(owner, "start", twice)
     arn = start(world)
     assert (ended(world, arn), reason(world, arn)) == ("Succeeded", [""])
-    (only,) = world.sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
-    shown = only["Metadata"][kind]["Arn"]
+    assert made[0] == made[1]
+    sagemaker = world.sagemaker
     if kind == "Model":
-        assert world.sagemaker.describe_model(ModelName=made[-1])["ModelArn"].lower() == shown.lower()
+        assert [one["ModelName"] for one in sagemaker.list_models()["Models"]] == made[:1]
     else:
-        assert world.sagemaker.describe_model_package(ModelPackageName=shown)["ModelPackageArn"] == shown
+        packages = sagemaker.list_model_packages(ModelPackageGroupName=group)["ModelPackageSummaryList"]
+        assert [one["ModelPackageArn"] for one in packages] == made[:1]
+
+
+def test_a_group_that_a_step_makes_has_the_tags_of_the_step(world: ApiWorld) -> None:
+    """As on AWS (SDK v2, Model.register): a group that is there keeps its own."""
+    tags = [{"Key": "team", "Value": "ads"}]
+    first, second = register("R", "g"), register("S", "g")
+    first["Arguments"]["Tags"] = tags
+    second["Arguments"]["Tags"] = [{"Key": "other", "Value": "x"}]
+    create(world, definition(first, {**second, "DependsOn": ["R"]}))
+    assert ended(world, start(world)) == "Succeeded"
+    group = world.sagemaker.describe_model_package_group(ModelPackageGroupName="g")["ModelPackageGroupArn"]
+    assert world.sagemaker.list_tags(ResourceArn=group)["Tags"] == tags
 
 
 def test_an_execution_does_not_begin_after_its_pipeline_was_deleted(

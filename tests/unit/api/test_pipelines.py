@@ -213,7 +213,7 @@ def test_a_stop_stops_the_jobs(world: ApiWorld) -> None:
     world.host(job).end(0)
     until(lambda: status(world, arn) == "Stopped")
     assert statuses(world, arn) == {"a": "Stopped"}
-    assert refused(world.sagemaker.stop_pipeline_execution, PipelineExecutionArn=arn, ClientRequestToken="s" * 32)[
+    assert refused(world.sagemaker.stop_pipeline_execution, PipelineExecutionArn=arn, ClientRequestToken="o" * 32)[
         0
     ] == ("ConflictException")
 
@@ -372,7 +372,7 @@ def test_models_are_made_and_registered(world: ApiWorld) -> None:
     package = steps(world, arn)["register"]["Metadata"]["RegisterModel"]["Arn"]
     shown = world.sagemaker.describe_model_package(ModelPackageName=package)
     assert (shown["ModelPackageGroupName"], shown["ModelApprovalStatus"]) == (group, "PendingManualApproval")
-    # SDK v2 names a step to create a model like this: its capitals stay in the model's name.
+    # SDK v2 names a step to create a model like this: its capitals stay in the model's name, not in the ARN.
     made = steps(world, arn)["Model-CreateModel"]["Metadata"]["Model"]["Arn"]
     assert world.sagemaker.describe_model(ModelName=made.rpartition("/")[2])["ModelArn"] == made
 

@@ -14,6 +14,7 @@ from sagelet_api.services.moto.iam import MotoIam
 from sagelet_api.services.moto.metrics import MotoMetrics
 from sagelet_api.services.moto.process import MotoProcess
 from sagelet_api.services.moto.requests import MotoRequests
+from sagelet_api.services.moto.sagemaker import MotoSageMaker
 
 
 class MotoBridge:
@@ -26,6 +27,7 @@ class MotoBridge:
         self.beside_s3 = MotoBesideS3(self.process)
         self.metrics = MotoMetrics(self.process.backend)
         self.events = MotoEvents(self.process)
+        self.sagemaker = MotoSageMaker()
         self.functions = MotoFunctions(self.process, self.iam)
 
     def log_groups(self, account: str, region: str) -> Sequence[Output]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sagelet_api.services.moto import function_roles
 from sagelet_api.services.moto import metrics as moto_metrics
+from sagelet_api.services.moto import sagemaker as moto_sagemaker
 
 #: Modules of moto that send requests to other hosts through `requests`. A unit test compares them with moto's code.
 SENDERS = frozenset(
@@ -44,11 +45,12 @@ def _replace_statistics(responses: ModuleType) -> None:
     metric_answers.answer_statistics(responses)
 
 
-#: The parts of CloudWatch and of Lambda that sagelet replaces.
+#: The parts of CloudWatch, Lambda and SageMaker that sagelet replaces.
 _REPLACED = {
     "moto.awslambda.models": function_roles.accept_every_role,
     "moto.cloudwatch.models": _replace_metrics,
     "moto.cloudwatch.responses": _replace_statistics,
+    "moto.sagemaker.models": moto_sagemaker.mend,
 }
 #: Changes to a module, made as soon as it is loaded.
 _CHANGED = SENDERS | _REPLACED.keys()

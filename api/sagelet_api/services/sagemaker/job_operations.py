@@ -1,30 +1,26 @@
 """What the operations on jobs of every kind have in common: tags, lists, and AWS's errors."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Generic
 
 from sagelet_api.protocol import page_tokens
-from sagelet_api.protocol.aws_errors import InternalFailure, ResourceInUse, ResourceLimitExceeded, ValidationException
-from sagelet_api.protocol.members import Output, Request
-from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
+from sagelet_api.protocol.aws_errors import InternalFailure, ResourceInUse, ValidationException
+from sagelet_api.protocol.members import Request
+from sagelet_api.protocol.operations import Context
 from sagelet_api.services.sagemaker import training_rules
+from sagelet_api.services.sagemaker.tags import MAX_TAGS, Taggable, Tags
 from sagelet_engine.base.errors import (
     JobNotDeletable,
     JobNotFound,
     JobNotStoppable,
-    TooManyTags,
     WarmPoolAvailable,
 )
 from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.facets import JobsOf
 from sagelet_engine.model import aws_texts
-from sagelet_engine.model.arns import resource_in
 from sagelet_engine.model.job import J, JobKey, JobStatus, PoolStatus
 from sagelet_engine.model.listing import Cursor, JobQuery, SortBy
-
-#: AWS's documented limit (botocore shape TagList).
-MAX_TAGS = 50
 
 #: True if SageMaker may assume a role. Takes the account and the role's ARN.
 RoleCheck = Callable[[str, str], bool]
@@ -75,42 +71,22 @@ class JobOperations(Generic[J]):
         except DirectoryStays as error:
             raise InternalFailure(str(error)) from error
 
-    def list_tags(self, context: Context, request: Request) -> Output:
-        return {"Tags": _tags(self.get(self._tagged(context, request)).tags)}
+    def taggable(self) -> Mapping[str, Taggable]:
+        """Returns what the operations on tags need."""
+        return {self._jobs.kind.value: Taggable(self._tags, self._put_tags, self._delete_tags)}
 
-    def add_tags(self, context: Context, request: Request) -> Output:
-        key = self._tagged(context, request)
-        tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-        job = self.get(key)
-        for problem in training_rules.tag_problems(tag["Key"] for tag in request["Tags"]):
-            raise ValidationException(problem)
-        training_rules.check_tags(tags, spot=job.spec.spot)
-        try:
-            with existing():
-                self._jobs.put_tags(key, tags, MAX_TAGS)
-        except TooManyTags as error:
-            raise ResourceLimitExceeded(str(error)) from error
-        return {"Tags": _tags(self.get(key).tags)}
+    def _tags(self, context: Context, name: str) -> Tags:
+        return self.get(self.key(context, name)).tags
 
-    def delete_tags(self, context: Context, request: Request) -> Output:
+    def _put_tags(self, context: Context, name: str, tags: Tags) -> None:
+        key = self.key(context, name)
+        training_rules.check_tags(tags, spot=self.get(key).spec.spot)
         with existing():
-            self._jobs.delete_tags(self._tagged(context, request), request["TagKeys"])
-        return {}
+            self._jobs.put_tags(key, tags, MAX_TAGS)
 
-    def tag_operations(self) -> Operations:
-        """Returns the operations on tags for the application. Tags of other resources are others'."""
-        tagged = owned_arn("ResourceArn", f"{self._jobs.kind.value}/")
-        return {
-            "ListTags": SharedOperation(self.list_tags, tagged),
-            "AddTags": SharedOperation(self.add_tags, tagged),
-            "DeleteTags": SharedOperation(self.delete_tags, tagged),
-        }
-
-    def _tagged(self, context: Context, request: Request) -> JobKey:
-        resource = resource_in(request["ResourceArn"], "sagemaker", context.region, context.account)
-        if resource is None:
-            raise not_found()
-        return self.key(context, resource.partition("/")[2])
+    def _delete_tags(self, context: Context, name: str, keys: Sequence[str]) -> None:
+        with existing():
+            self._jobs.delete_tags(self.key(context, name), keys)
 
 
 @contextmanager
@@ -125,10 +101,6 @@ def existing() -> Iterator[None]:
 def not_found() -> ValidationException:
     """Returns AWS's error for a missing job, a ValidationException. Terraform and botocore's waiter rely on it."""
     return ValidationException(aws_texts.NOT_FOUND)
-
-
-def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def job_query(context: Context, request: Request, default: SortBy = SortBy.CREATION_TIME) -> JobQuery:

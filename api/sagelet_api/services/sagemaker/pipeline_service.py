@@ -5,25 +5,26 @@ source is named are sagelet's.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import (
     ConflictException,
-    ResourceLimitExceeded,
     ResourceNotFound,
     ValidationException,
 )
 from sagelet_api.protocol.members import Output, Request
-from sagelet_api.protocol.operations import Context, Operations, SharedOperation
+from sagelet_api.protocol.operations import Context, Operations
 from sagelet_api.protocol.shapes import NOT_NULL
 from sagelet_api.protocol.validation import constraint_error, validation_errors
 from sagelet_api.services.sagemaker import pipeline_versions as versions
 from sagelet_api.services.sagemaker import pipeline_view
-from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, RoleCheck, any_role
+from sagelet_api.services.sagemaker.job_operations import RoleCheck, any_role
 from sagelet_api.services.sagemaker.pipeline_shapes import check_shapes
+from sagelet_api.services.sagemaker.tags import MAX_TAGS, Taggable, Tags, tags_of
+from sagelet_api.services.sagemaker.user_context import WhoCalls
 from sagelet_engine.base.errors import (
     AliasNotFound,
     AliasTaken,
@@ -32,7 +33,6 @@ from sagelet_engine.base.errors import (
     PipelineInUse,
     PipelineNameInUse,
     PipelineNotFound,
-    TooManyTags,
 )
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.engine import Engine
@@ -53,14 +53,14 @@ _PAGE, _NEWEST_FIRST = 100, "Descending"
 #: Resources of ARNs.
 _EXECUTION = re.compile(r"pipeline/([^/]+)/execution/([^/]+)")
 _PIPELINE = re.compile(r"pipeline/([^/]+)", re.IGNORECASE)
-_TAGGED = re.compile(rf"arn:[^:]+:sagemaker:[^:]+:[^:]+:{_PIPELINE.pattern}", re.IGNORECASE)
 
 
 class PipelineOperations:
     """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
 
-    def __init__(self, engine: Engine, may_assume: RoleCheck = any_role) -> None:
+    def __init__(self, engine: Engine, who: WhoCalls, may_assume: RoleCheck = any_role) -> None:
         self._engine = engine
+        self._who = who
         self._pipelines = engine.pipelines
         self._may_assume = may_assume
 
@@ -72,9 +72,11 @@ class PipelineOperations:
         definition = self._definition(context, request)
         if definition is None:
             raise ValidationException("Give PipelineDefinition or PipelineDefinitionS3Location")
-        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        tags = tags_of(request)
         aliases = dict.fromkeys(versions.aliases(request.get("PipelineVersionAliases", [])), 1)
+        who = self._who(context)
         more = {**_changes(request), "token": request["ClientRequestToken"], "aliases": aliases}
+        more |= {"created_by": who, "modified_by": who}
         try:
             check_shapes(check(definition))
             pipeline = self._pipelines.create(key, definition, request["RoleArn"], tags, more)
@@ -93,7 +95,7 @@ class PipelineOperations:
 
     def update(self, context: Context, request: Request) -> Output:
         key = PipelineKey(context.account, context.region, request["PipelineName"])
-        changes = _changes(request)
+        changes = {**_changes(request), "modified_by": self._who(context)}
         if "RoleArn" in request:
             self._check_role(context, request["RoleArn"])
             changes["role"] = request["RoleArn"]
@@ -135,11 +137,12 @@ class PipelineOperations:
     def delete(self, context: Context, request: Request) -> Output:
         key = PipelineKey(context.account, context.region, request["PipelineName"])
         try:
-            return {"PipelineArn": self._pipelines.delete(key).key.arn}
+            self._pipelines.delete(key, request["ClientRequestToken"])
         except PipelineNotFound as error:
             raise _no_pipeline(key.arn) from error
         except PipelineInUse as error:
             raise ConflictException(f"Pipeline {key.arn} has executions that run. Stop them first.") from error
+        return {"PipelineArn": key.arn}
 
     def list_versions(self, context: Context, request: Request) -> Output:
         pipeline = self._get(_named(context, request["PipelineName"]))
@@ -181,7 +184,7 @@ class PipelineOperations:
         version, definition = self._version(pipeline, request)
         try:
             whole = self._with_selection(context, pipeline, definition, request)
-            execution = self._pipelines.start(pipeline, version, definition, whole)
+            execution = self._pipelines.start(pipeline, version, definition, whole, self._who(context))
         except InvalidDefinition as error:
             raise ValidationException(str(error)) from error
         except PipelineNotFound as error:
@@ -237,14 +240,14 @@ class PipelineOperations:
         named = {name: request[name] for name in members if name in request}
         limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
         with _existing(key.arn):
-            self._pipelines.rename(key, named, limit)
+            self._pipelines.rename(key, named, limit, self._who(context))
         return {"PipelineExecutionArn": key.arn}
 
     def stop(self, context: Context, request: Request) -> Output:
         execution = self._execution(context, request)
         try:
             with _existing(execution.key.arn):
-                self._pipelines.stop(execution.key)
+                self._pipelines.stop(execution.key, request["ClientRequestToken"], self._who(context))
         except OrchestrationEnded as error:
             status = pipeline_view.STATUSES[self._execution(context, request).status]
             raise ConflictException(f"Pipeline execution {execution.key.arn} is in status {status}.") from error
@@ -255,7 +258,7 @@ class PipelineOperations:
         try:
             limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
             with _existing(execution.key.arn):
-                self._pipelines.retry(execution.key, limit, request["ClientRequestToken"])
+                self._pipelines.retry(execution.key, limit, request["ClientRequestToken"], self._who(context))
         except IllegalStatus as error:
             status = pipeline_view.STATUSES[self._execution(context, request).status]
             raise ConflictException(
@@ -285,26 +288,26 @@ class PipelineOperations:
 
     # --- tags -------------------------------------------------------------------------------------------------------
 
-    def list_tags(self, context: Context, request: Request) -> Output:
-        return {"Tags": _tags(self._get(_tagged(context, request)))}
+    def taggable(self) -> Mapping[str, Taggable]:
+        """Returns what the operations on tags need."""
+        return {"pipeline": Taggable(self._tags, self._put_tags, self._delete_tags)}
 
-    def add_tags(self, context: Context, request: Request) -> Output:
-        key = _tagged(context, request)
+    def _tags(self, context: Context, name: str) -> Tags:
+        return self._get(PipelineKey(context.account, context.region, name)).tags
+
+    def _put_tags(self, context: Context, name: str, tags: Tags) -> None:
+        key = PipelineKey(context.account, context.region, name)
         try:
-            tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-            return {"Tags": _tags(self._pipelines.put_tags(key, tags, MAX_TAGS))}
+            self._pipelines.put_tags(key, tags, MAX_TAGS)
         except PipelineNotFound as error:
             raise _no_pipeline(key.arn) from error
-        except TooManyTags as error:
-            raise ResourceLimitExceeded(str(error)) from error
 
-    def delete_tags(self, context: Context, request: Request) -> Output:
-        key = _tagged(context, request)
+    def _delete_tags(self, context: Context, name: str, keys: Sequence[str]) -> None:
+        key = PipelineKey(context.account, context.region, name)
         try:
-            self._pipelines.delete_tags(key, request["TagKeys"])
+            self._pipelines.delete_tags(key, keys)
         except PipelineNotFound as error:
             raise _no_pipeline(key.arn) from error
-        return {}
 
     def operations(self) -> Operations:
         """Returns the operations for the application."""
@@ -327,9 +330,6 @@ class PipelineOperations:
             "RetryPipelineExecution": self.retry,
             "SendPipelineExecutionStepSuccess": self.send_success,
             "SendPipelineExecutionStepFailure": self.send_failure,
-            "ListTags": SharedOperation(self.list_tags, _is_pipeline),
-            "AddTags": SharedOperation(self.add_tags, _is_pipeline),
-            "DeleteTags": SharedOperation(self.delete_tags, _is_pipeline),
         }
 
     # --- what requests name -----------------------------------------------------------------------------------------
@@ -439,19 +439,6 @@ def _changes(request: Request) -> JsonObject:
     if "ParallelismConfiguration" in request:
         changes["parallel"] = request["ParallelismConfiguration"]["MaxParallelExecutionSteps"]
     return changes
-
-
-def _is_pipeline(_context: Context, parameters: Request) -> bool:
-    arn = parameters.get("ResourceArn")
-    return isinstance(arn, str) and _TAGGED.fullmatch(arn) is not None
-
-
-def _tagged(context: Context, request: Request) -> PipelineKey:
-    return _named(context, request["ResourceArn"])
-
-
-def _tags(pipeline: Pipeline) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in pipeline.tags.items()]
 
 
 def _text(value: Any) -> str:

@@ -11,8 +11,6 @@ from sagelet_engine.pipelines.expressions import text_of
 
 #: botocore's shape PipelineExecutionStatus.
 STATUSES = EXECUTION_STATUSES
-#: AWS shows who made something. Here it is the owner.
-_NOBODY: Output = {}
 
 
 def describe(pipeline: Pipeline, version: int, definition: str) -> Output:
@@ -21,8 +19,8 @@ def describe(pipeline: Pipeline, version: int, definition: str) -> Output:
         **_common(pipeline),
         "PipelineDefinition": definition,
         "PipelineStatus": "Active",
-        "CreatedBy": _NOBODY,
-        "LastModifiedBy": _NOBODY,
+        "CreatedBy": pipeline.created_by,
+        "LastModifiedBy": pipeline.modified_by,
     }
     if pipeline.last_run_ms is not None:
         answer["LastRunTime"] = seconds(pipeline.last_run_ms)
@@ -79,10 +77,12 @@ def describe_execution(execution: PipelineExecution, aliases: Sequence[str]) -> 
         **_execution(execution, aliases),
         "CreationTime": seconds(execution.created_ms),
         "LastModifiedTime": seconds(execution.modified_ms),
-        "CreatedBy": _NOBODY,
-        "LastModifiedBy": _NOBODY,
+        "CreatedBy": execution.created_by,
+        "LastModifiedBy": execution.modified_by,
         **_parallel(execution.parallel),
     }
+    if execution.role:
+        answer["RoleArn"] = execution.role
     if execution.failure_reason is not None:
         answer["FailureReason"] = execution.failure_reason
     if "SelectiveExecutionConfig" in request:
@@ -150,9 +150,7 @@ def metadata(execution: PipelineExecution, step: Step, run: StepRun) -> Output:
     member, resource = _MADE[step.type]
     if run.made.startswith("arn:"):
         return {member: {"Arn": run.made}}
-    # moto's ARN of a model has the model's name as it is. The ARN of a job has its name in small letters, as on AWS.
-    name = run.made if step.type == "Model" else run.made.lower()
-    return {member: {"Arn": _arn(execution, f"{resource}/{name}")}}
+    return {member: {"Arn": _arn(execution, f"{resource}/{run.made.lower()}")}}
 
 
 def _arn(execution: PipelineExecution, resource: str) -> str:

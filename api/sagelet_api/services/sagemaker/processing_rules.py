@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sagelet_api.protocol.members import Request
 from sagelet_api.protocol.shapes import NOT_NULL
 from sagelet_api.protocol.validation import constraint_error, validation_errors
-from sagelet_api.services.sagemaker.training_rules import Images, duplicates, refuse, tag_problems, uri_problem
+from sagelet_api.services.sagemaker.training_rules import Images, duplicates, refuse, uri_problem
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.objects import S3Uri
@@ -52,7 +52,6 @@ def _problems(request: Request) -> Iterator[str]:
     for entry in outputs:
         yield from _output(entry)
     yield from _local_paths(inputs, outputs)
-    yield from tag_problems([tag["Key"] for tag in request.get("Tags", [])])
 
 
 def _outputs(request: Request) -> list[Request]:

@@ -2,13 +2,14 @@
 answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sagelet_api.protocol.aws_errors import RATE_EXCEEDED, ResourceInUse, ThrottlingException, ValidationException
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations
 from sagelet_api.services.sagemaker import processing_rules, processing_view, training_rules
 from sagelet_api.services.sagemaker.job_operations import JobOperations, RoleCheck, any_role, job_query, next_token
+from sagelet_api.services.sagemaker.tags import Taggable, tags_of
 from sagelet_api.services.sagemaker.training_rules import Images
 from sagelet_engine.base.errors import JobNameInUse
 from sagelet_engine.engine import Engine
@@ -33,7 +34,7 @@ class ProcessingJobs:
         key = self._common.key(context, request["ProcessingJobName"])
         self.check(key, request)
         body = {name: value for name, value in request.items() if name != "Tags"}
-        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        tags = tags_of(request)
         training_rules.check_tags(tags, spot=False)
         try:
             job = self._engine.processing.create(key, body, tags)
@@ -74,6 +75,10 @@ class ProcessingJobs:
     def delete_processing_job(self, context: Context, request: Request) -> None:
         self._common.delete(self._common.key(context, request["ProcessingJobName"]))
 
+    def taggable(self) -> Mapping[str, Taggable]:
+        """Returns what the operations on tags need."""
+        return self._common.taggable()
+
     def operations(self) -> Operations:
         """Returns the operations for the application."""
         return {
@@ -82,5 +87,4 @@ class ProcessingJobs:
             "ListProcessingJobs": self.list_processing_jobs,
             "StopProcessingJob": self.stop_processing_job,
             "DeleteProcessingJob": self.delete_processing_job,
-            **self._common.tag_operations(),
         }

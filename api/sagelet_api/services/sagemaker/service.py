@@ -2,7 +2,7 @@
 answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sagelet_api.protocol.aws_errors import RATE_EXCEEDED, ResourceInUse, ThrottlingException, ValidationException
@@ -18,6 +18,7 @@ from sagelet_api.services.sagemaker.job_operations import (
     next_token,
 )
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
+from sagelet_api.services.sagemaker.tags import Taggable, tags_of
 from sagelet_api.services.sagemaker.training_rules import Images
 from sagelet_engine.base.errors import JobNameInUse
 from sagelet_engine.engine import Engine
@@ -42,7 +43,7 @@ class TrainingJobs:
         key = self._common.key(context, request["TrainingJobName"])
         self.check(key, request)
         body = {name: value for name, value in request.items() if name != "Tags"}
-        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        tags = tags_of(request)
         training_rules.check_tags(tags, spot=bool(request.get("EnableManagedSpotTraining")))
         try:
             job = self._engine.jobs.create(key, body, tags)
@@ -100,8 +101,12 @@ class TrainingJobs:
     def delete_training_job(self, context: Context, request: Request) -> None:
         self._common.delete(self._common.key(context, request["TrainingJobName"]))
 
+    def taggable(self) -> Mapping[str, Taggable]:
+        """Returns what the operations on tags need."""
+        return self._common.taggable()
+
     def operations(self) -> Operations:
-        """Returns the handler of each operation, by name. moto handles tags of other resources."""
+        """Returns the handler of each operation, by name."""
         return {
             "CreateTrainingJob": self.create_training_job,
             "DescribeTrainingJob": self.describe_training_job,
@@ -113,5 +118,4 @@ class TrainingJobs:
             "GetSearchSuggestions": SharedOperation(
                 SearchSuggestions(self._engine).get_search_suggestions, search.is_ours
             ),
-            **self._common.tag_operations(),
         }

@@ -85,7 +85,6 @@ def _problems(request: Request) -> Iterator[str]:
     yield from _uris(request)
     yield from _checkpoints(request)
     yield from profiler_problems(request)
-    yield from tag_problems([tag["Key"] for tag in request.get("Tags", [])])
 
 
 def _limits(resources: Request, max_hosts: int) -> None:
@@ -217,16 +216,6 @@ def profiler_problems(request: Request) -> Iterator[str]:
     interval = request.get("ProfilerConfig", {}).get("ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in PROFILING_INTERVALS:
         yield f"ProfilerConfig.ProfilingIntervalInMilliseconds {interval} must be one of {list(PROFILING_INTERVALS)}"
-
-
-def tag_problems(keys: Iterable[str]) -> Iterator[str]:
-    """Yields the problems of tags' keys. The rules are AWS's tagging rules."""
-    keys = list(keys)
-    for key in duplicates(keys):
-        yield f"Duplicate tag key {key!r}"
-    for key in keys:
-        if key.lower().startswith("aws:"):
-            yield f"Tag key {key!r}: the prefix aws: is reserved for AWS; choose another key"
 
 
 def _inputs(request: Request, site: Site) -> Iterator[str]:

@@ -1,31 +1,29 @@
 """The operations of hyperparameter tuning jobs. The engine's orchestrator runs the jobs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import (
     ResourceInUse,
-    ResourceLimitExceeded,
     ResourceNotFound,
     ValidationException,
 )
 from sagelet_api.protocol.members import Output, Request
-from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
+from sagelet_api.protocol.operations import Context, Operations
 from sagelet_api.services.sagemaker import training_rules, tuning_rules, tuning_view
-from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, job_query, next_token
+from sagelet_api.services.sagemaker.job_operations import job_query, next_token
+from sagelet_api.services.sagemaker.tags import MAX_TAGS, Taggable, Tags, tags_of
 from sagelet_api.services.sagemaker.warm_start_rules import warm_start
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNameInUse,
     OrchestrationNotDeletable,
     OrchestrationNotFound,
-    TooManyTags,
 )
 from sagelet_engine.engine import Engine
 from sagelet_engine.model import aws_texts
-from sagelet_engine.model.arns import resource_in
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.listing import SortBy
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
@@ -46,10 +44,10 @@ class TuningJobs:
     def create(self, context: Context, request: Request) -> Output:
         key = _key(context, request["HyperParameterTuningJobName"])
         child = JobKey(key.account, key.region, key.name)
-        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        tags = tags_of(request)
         request = tuning_rules.settled(request)
         tuning_rules.check(request, lambda body: self._check_job(child, body))
-        self._check_tags(request.get("Tags", []), request)
+        _check_tags(tags, request)
         warm = warm_start(request, lambda name: self._engine.tuning.parent(_key(context, name)))
         body = {name: value for name, value in request.items() if name != "Tags"}
         try:
@@ -117,28 +115,25 @@ class TuningJobs:
             answer["NextToken"] = page_tokens.encode(page_tokens.fingerprint(context, request), *rows[limit - 1][:2])
         return answer
 
-    def list_tags(self, context: Context, request: Request) -> Output:
-        return {"Tags": _tags(self._job(_tagged(context, request)))}
+    def taggable(self) -> Mapping[str, Taggable]:
+        """Returns what the operations on tags need."""
+        return {OrchestrationKind.TUNING.value: Taggable(self._tags, self._put_tags, self._delete_tags)}
 
-    def add_tags(self, context: Context, request: Request) -> Output:
-        key = _tagged(context, request)
-        self._check_tags(request["Tags"], self._job(key).request)
-        try:
-            with _existing(key.name):
-                self._engine.tuning.put_tags(key, {tag["Key"]: tag["Value"] for tag in request["Tags"]}, MAX_TAGS)
-        except TooManyTags as error:
-            raise ResourceLimitExceeded(str(error)) from error
-        return {"Tags": _tags(self._job(key))}
+    def _tags(self, context: Context, name: str) -> Tags:
+        return self._job(_key(context, name)).tags
 
-    def delete_tags(self, context: Context, request: Request) -> Output:
-        key = _tagged(context, request)
-        with _existing(key.name):
-            self._engine.tuning.delete_tags(key, request["TagKeys"])
-        return {}
+    def _put_tags(self, context: Context, name: str, tags: Tags) -> None:
+        key = _key(context, name)
+        _check_tags(tags, self._job(key).request)
+        with _existing(name):
+            self._engine.tuning.put_tags(key, tags, MAX_TAGS)
+
+    def _delete_tags(self, context: Context, name: str, keys: Sequence[str]) -> None:
+        with _existing(name):
+            self._engine.tuning.delete_tags(_key(context, name), keys)
 
     def operations(self) -> Operations:
         """Returns the operations for the application."""
-        tagged = owned_arn("ResourceArn", f"{OrchestrationKind.TUNING.value}/")
         return {
             "CreateHyperParameterTuningJob": self.create,
             "DescribeHyperParameterTuningJob": self.describe,
@@ -146,18 +141,7 @@ class TuningJobs:
             "StopHyperParameterTuningJob": self.stop,
             "DeleteHyperParameterTuningJob": self.delete,
             "ListTrainingJobsForHyperParameterTuningJob": self.list_training_jobs,
-            "ListTags": SharedOperation(self.list_tags, tagged),
-            "AddTags": SharedOperation(self.add_tags, tagged),
-            "DeleteTags": SharedOperation(self.delete_tags, tagged),
         }
-
-    def _check_tags(self, tags: Any, request: Request) -> None:
-        """Raises ValidationException. The training jobs get these tags, so they must be able to have them."""
-        for problem in training_rules.tag_problems(tag["Key"] for tag in tags):
-            raise ValidationException(problem)
-        definitions = request.get("TrainingJobDefinitions") or [request["TrainingJobDefinition"]]
-        spot = all(one.get("EnableManagedSpotTraining", False) for one in definitions)
-        training_rules.check_tags({tag["Key"]: tag["Value"] for tag in tags}, spot=spot)
 
     def _job(self, key: OrchestrationKey) -> TuningJob:
         with _existing(key.name):
@@ -177,15 +161,10 @@ def _key(context: Context, name: str) -> OrchestrationKey:
     return OrchestrationKey(context.account, context.region, name, OrchestrationKind.TUNING)
 
 
-def _tagged(context: Context, request: Request) -> OrchestrationKey:
-    resource = resource_in(request["ResourceArn"], "sagemaker", context.region, context.account)
-    if resource is None:
-        raise ResourceNotFound(aws_texts.no_tuning_job(request["ResourceArn"].rpartition("/")[2]))
-    return _key(context, resource.partition("/")[2])
-
-
-def _tags(job: TuningJob) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in job.tags.items()]
+def _check_tags(tags: Tags, request: Request) -> None:
+    """Raises ValidationException. The training jobs get these tags, so they must be able to have them."""
+    definitions = request.get("TrainingJobDefinitions") or [request["TrainingJobDefinition"]]
+    training_rules.check_tags(tags, spot=all(one.get("EnableManagedSpotTraining", False) for one in definitions))
 
 
 def _exists(trial: Trial, running: TrainingJob | None) -> bool:

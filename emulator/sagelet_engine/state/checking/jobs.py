@@ -34,9 +34,9 @@ def set_all_aside(data: Path, report: Report, aside: Aside) -> None:
 
 def _check_records(store: Store, report: Report, aside: Aside) -> None:
     broken, orchestrations = store.broken_records(), store.orchestrations.broken_records()
-    pipelines = store.pipelines.broken_records()
+    pipelines, registry = store.pipelines.broken_records(), store.registry.broken_records()
     kept = ""
-    if report.repair and (broken or orchestrations or pipelines):
+    if report.repair and (broken or orchestrations or pipelines or registry):
         kept = aside.leave_copy(contents.JOBS_DATABASE)
     for kind, record_id, why in orchestrations:
         if report.repair:
@@ -54,6 +54,14 @@ def _check_records(store: Store, report: Report, aside: Aside) -> None:
             "job", f"the record of {arn} cannot be read: {why}",
             "`sagelet check --repair` forgets the pipeline; its executions stay",
             mended=kept and f"the pipeline is forgotten; the database {kept}",
+        )  # fmt: skip
+    for arn, why in registry:
+        if report.repair:
+            store.registry.drop_record(arn)
+        report.add(
+            "job", f"the record of {arn} cannot be read: {why}",
+            "`sagelet check --repair` forgets it; what is in S3 stays",
+            mended=kept and f"it is forgotten; the database {kept}",
         )  # fmt: skip
     for job_id, why in broken:
         if report.repair:
