@@ -146,7 +146,7 @@ DROPOUT = """
 
     device = xm.xla_device()
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 1)).to(device)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.3), torch.nn.Linear(64, 1)).to(device)
     x, losses = torch.ones(8, 64).to(device), []
     for step in range(8):
         # Draws before the model, and a model that is called twice in a step.

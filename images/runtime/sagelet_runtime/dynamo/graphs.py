@@ -40,13 +40,26 @@ def refuse(graph: Any, arguments: Sequence[Any]) -> None:
             raise NotOneProgram(f"{node.target} changes a tensor in place")
 
 
-def share_memory(tensors: Sequence[Any]) -> bool:
-    """True if two tensors are one in torch_xla, as a tensor and its clone are until one of them changes.
+def separated(tensors: Sequence[Any]) -> list[Any]:
+    """Returns tensors with the same values, no two of which are one in torch_xla.
 
-    A program of them would take the same input for both, also when they differ. Runs what is pending of them.
+    A tensor and its clone are one until one of them changes. A program that is traced from them would take the same
+    input for both, also when they differ. Runs what is pending of them.
     """
+    import torch_xla
+
     run_pending(tensors)
-    return len(set(map(memory_of, tensors))) < len(tensors)
+    known: set[str] = set()
+    apart = []
+    for one in tensors:
+        name = memory_of(one)
+        if name in known:
+            # By the host: a clone would share again.
+            (copy,) = torch_xla._XLAC._xla_get_cpu_tensors([one.detach()])
+            one = copy.to(one.device)
+        known.add(name)
+        apart.append(one)
+    return apart
 
 
 def run_pending(tensors: Sequence[Any]) -> None:

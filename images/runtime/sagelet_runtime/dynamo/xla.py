@@ -86,7 +86,26 @@ def backend(graph: Any, inputs: Any) -> Any:
     """The torch.compile backend. Compiles a graph from Dynamo, and later its backward pass."""
     from torch._dynamo.backends.common import aot_autograd
 
-    return aot_autograd(fw_compiler=_compiled)(graph, inputs)
+    return aot_autograd(fw_compiler=_compiled, decompositions=_decompositions())(graph, inputs)
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Returns what AOT autograd traces in place of operations that torch_xla 2.9 computes wrongly."""
+    import torch
+
+    return {torch.ops.aten.native_dropout.default: _dropout}
+
+
+def _dropout(values: Any, probability: float, train: bool | None) -> tuple[Any, Any]:
+    """Draws and computes as torch does without Dynamo. torch_xla's own divides by the probability of a zero."""
+    import torch
+
+    if train is False or probability == 0:
+        return values.clone(), torch.ones_like(values, dtype=torch.bool)
+    if probability == 1:
+        return torch.zeros_like(values), torch.zeros_like(values, dtype=torch.bool)
+    kept = torch.bernoulli(values.detach(), 1 - probability)
+    return values * (kept / (1 - probability)), kept.to(torch.bool)
 
 
 def _compiled(graph: Any, _inputs: Any) -> Any:
@@ -102,7 +121,7 @@ def _compiled(graph: Any, _inputs: Any) -> Any:
         if program is None:
             program = _program(graph, taken)
         try:
-            return program(taken) if program is not None else graph.forward(*taken)
+            return program(taken)
         except NoLonger as reason:
             faults.note("a graph", type(reason).__name__, str(reason))
             program = _as_before(graph)
@@ -127,10 +146,10 @@ def _without_aliases(graph: Any) -> None:
     graph.recompile()
 
 
-def _program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any] | None:
+def _program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any]:
     """Returns the program of a graph, or the graph itself if torch_xla cannot make one program of it.
 
-    None if these arguments cannot show what is to be traced. torch_xla's own backend `openxla` divides a graph that is
+    torch_xla's own backend `openxla` divides a graph that is
     not one program, and then gives its parts each other's inputs (2.9.0, BertForMaskedLM). So it is not used.
     """
     from torch_xla._dynamo import dynamo_bridge as bridge
@@ -143,9 +162,7 @@ def _program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any] | N
         graphs.refuse(graph, arguments)
         # The values of running programs have no addresses yet, by which torch_xla tells tensors apart.
         xla_model.wait_device_ops()
-        if graphs.share_memory(arguments):
-            return None
-        program = graphs.GraphProgram(graph.forward, arguments)
+        program = graphs.GraphProgram(graph.forward, graphs.separated(arguments))
     except Exception as error:
         faults.note("a graph", type(error).__name__, _left(fallbacks) or str(error))
         return _as_before(graph)
