@@ -12,7 +12,7 @@ from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.servers.server import Server
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.rows import rows
+from sagelet_engine.telemetry.compiler.rows import other_rows, rows
 from sagelet_engine.telemetry.compiler.text import counted, duration, heading, size, summary
 from sagelet_engine.telemetry.compiler.worker import CallSite
 
@@ -44,7 +44,7 @@ def show(found: CompilerReport, out: Console) -> None:
     out.print(_figures(found))
     if len(found.workers) > 1:
         out.print(_workers(found))
-    for table in _details(found):
+    for table in (_others(found), *_details(found)):
         if table.row_count:
             out.print(table)
     if found.compiled:
@@ -55,6 +55,13 @@ def _figures(found: CompilerReport) -> Table:
     table = Table(show_header=False)
     for name, value in rows(found.total, compiled=found.compiled, by_inductor=found.compiler == "inductor"):
         _add(table, name, value)
+    return table
+
+
+def _others(found: CompilerReport) -> Table:
+    table = Table("the same steps take", "by earlier job", "steady step", "compiling", "in all")
+    for row in other_rows(found.others):
+        _add(table, *row)
     return table
 
 

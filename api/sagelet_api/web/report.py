@@ -2,7 +2,7 @@
 
 from sagelet_api.web.site import TemplateValues
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.rows import rows
+from sagelet_engine.telemetry.compiler.rows import other_rows, rows
 from sagelet_engine.telemetry.compiler.text import duration, heading, summary
 from sagelet_engine.telemetry.compiler.worker import CallSite
 
@@ -17,6 +17,7 @@ def report_view(report: CompilerReport) -> TemplateValues:
         "heading": how[:1].upper() + how[1:],
         "summary": summary(report) if report.compiled else "",
         "figures": rows(total, compiled=report.compiled, by_inductor=by_inductor),
+        "others": other_rows(report.others),
         "places": [
             ("Calls that waited for the device", "A value that is read also ends a graph.", _longest(total.waits)),
             ("XLA tensors saved", "torch.save of tensors on the device.", _places(total.saves)),

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,11 @@ from sagelet_engine.telemetry.compiler.text import by_compiler, duration, known
 
 SUFFIX = ".speeds"
 NATIVE = "native"
+XLA = "xla"
+#: Settings of XLA in a job's Environment: with other settings its steps take other times.
+SETTINGS = "SAGELET_XLA_"
+#: The most runs of a table, and letters of a name: a container reads 16 KiB of it.
+RUNS, LETTERS = 16, 200
 #: In place of an image: native and compiled jobs name different ones. The key has the versions of Python and torch.
 IMAGE = "-"
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -58,19 +64,20 @@ class Speed:
 
 def keep(store: CacheStore, job: TrainingJob, report: CompilerReport, now_ms: int) -> None:
     """Notes how fast a completed job was. Raises OSError."""
-    key, speed = _key(report), _speed(job, report, now_ms)
+    key, name, speed = _key(report), _name(job, report), _speed(job, report, now_ms)
     completed = job.verdict is not None and job.verdict.status is SecondaryStatus.COMPLETED
-    if not store.limit or not completed or not key or speed is None:
+    if not store.limit or not completed or not key or speed is None or len(name) > LETTERS:
         return
     with _guard:
-        table = _table(store, job, key) | {report.compiler or NATIVE: speed}
-        body = json.dumps({name: asdict(one) for name, one in table.items()}).encode()
+        table = _table(store, job, key) | {name: speed}
+        newest = sorted(table, key=lambda entry: table[entry].ended_ms)[-RUNS:]
+        body = json.dumps({entry: asdict(table[entry]) for entry in newest}).encode()
         store.replace(job.key.account, IMAGE, f"{key}{SUFFIX}", body, now_ms)
 
 
 def others(store: CacheStore, job: TrainingJob, report: CompilerReport) -> tuple[OtherCompiler, ...]:
     """Returns what the job's training would have taken otherwise, as far as earlier runs tell."""
-    key, own = _key(report), report.compiler or NATIVE
+    key, own = _key(report), _name(job, report)
     if not key:
         return ()
     steps = report.total.steps
@@ -86,6 +93,16 @@ def others(store: CacheStore, job: TrainingJob, report: CompilerReport) -> tuple
         for name, speed in sorted(_table(store, job, key).items())
         if name != own
     )
+
+
+def entry_name(compiler: str, environment: Mapping[str, str]) -> str:
+    """Returns the name of a run in its training's table: the compiler and, for XLA, the job's settings of it."""
+    settings = sorted(f"{name}={value}" for name, value in environment.items() if name.startswith(SETTINGS))
+    return " ".join([compiler, *(settings if compiler == XLA else ())])
+
+
+def _name(job: TrainingJob, report: CompilerReport) -> str:
+    return entry_name(report.compiler or NATIVE, job.spec.environment)
 
 
 def line(report: CompilerReport) -> str:

@@ -108,6 +108,26 @@ def test_the_page_shows_what_the_command_shows(world: ApiWorld) -> None:
         assert expected in page
 
 
+def test_command_and_page_say_what_the_training_takes_otherwise(world: ApiWorld) -> None:
+    known = {
+        "training": "ab" * 32,
+        "timeline": [{"step": 0, "steps": 40, "start_seconds": 3.0, "seconds": 20.0}],
+        "finished": True,
+    }
+    traced_once = {"SAGELET_XLA_TRACING": "<once>"}
+    for name, step, changes in (("fast", 0.1, {"Environment": traced_once}), ("own", 0.25, {})):
+        start(world, name, {**WORKER, **known, "steady_step_seconds": step}, **changes)
+        world.host(name).end(0)
+        world.ended(name)
+    shown = " ".join(report(world, "own").output.split())
+    for expected in ("by XLA with SAGELET_XLA_TRACING=<once>", "fast", "100 ms", "23.0 s"):
+        assert expected in shown
+    page = world.page("/_sagelet/ui/jobs/own/report").data.decode()
+    for expected in ("<h2>Natively and by other compilers</h2>", "=&lt;once&gt;", ">fast</td>", "100 ms", "23.0 s"):
+        assert expected in page
+    assert "by other compilers" not in world.page("/_sagelet/ui/jobs/fast/report").data.decode()
+
+
 def test_command_and_page_say_why_a_job_was_not_compiled(world: ApiWorld) -> None:
     asked = {"sagemaker_training_compiler_enabled": "true"}
     start(world, "one", {"compiled": False, "platform": "CUDA", "steps": 7}, HyperParameters=asked)

@@ -15,6 +15,7 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import known_speeds
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import Span, WorkerReport
+from sagelet_runtime.launch.known_speeds import LIMIT
 from support.channels import job_with
 
 KEY = "ab" * 32
@@ -69,6 +70,27 @@ def test_the_last_run_of_a_compiler_counts(store: CacheStore) -> None:
         known_speeds.keep(store, job(name), report(name, step), 1000)
     own = report("own", 0.2, compiler="xla")
     assert [one.job for one in known_speeds.others(store, job("own"), own)] == ["second"]
+
+
+def test_xla_with_other_settings_has_its_own_figures(store: CacheStore) -> None:
+    once = {"Environment": {"SAGELET_XLA_TRACING": "once", "SAGELET_COMPILER": "auto"}}
+    known_speeds.keep(store, job("traced-once", **once), report("traced-once", 0.1, compiler="xla"), 1000)
+    own = report("own", 0.2, compiler="xla")
+    own = replace(own, others=known_speeds.others(store, job("own"), own))
+    assert [(one.compiler, one.step_seconds) for one in own.others] == [("xla SAGELET_XLA_TRACING=once", 0.1)]
+    assert "by XLA with SAGELET_XLA_TRACING=once 4.0 s" in known_speeds.line(own)
+    assert known_speeds.others(store, job("again", **once), own) == ()
+
+
+def test_the_newest_runs_of_a_training_stay(store: CacheStore) -> None:
+    for number in range(known_speeds.RUNS + 2):
+        settings = {"Environment": {"SAGELET_XLA_CUT": str(number)}}
+        known_speeds.keep(store, job(**settings), report("x", 0.5, compiler="xla"), 1000 + number)
+    known_speeds.keep(store, job(Environment={"SAGELET_XLA_CUT": "0" * 500}), report("x", 0.5, compiler="xla"), 9999)
+    (entry,) = store.entries()
+    body = store.body(entry.account, entry.image, entry.name) or b""
+    assert list(json.loads(body)) == [f"xla SAGELET_XLA_CUT={number}" for number in range(2, known_speeds.RUNS + 2)]
+    assert len(body) < LIMIT
 
 
 def test_a_full_disk_leaves_what_was_known(store: CacheStore, monkeypatch: pytest.MonkeyPatch) -> None:

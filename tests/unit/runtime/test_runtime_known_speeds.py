@@ -81,16 +81,28 @@ def test_scripts_that_only_xla_can_run_keep_it(text: bytes) -> None:
 )  # fmt: skip
 def test_a_table_that_cannot_be_read_tells_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / "k.speeds").write_text(content)
-    assert known_speeds.read(tmp_path, "k") == {}
-    assert known_speeds.read(tmp_path / "none", "k") == {}
+    assert known_speeds.read(tmp_path, "k", {}) == {}
+    assert known_speeds.read(tmp_path / "none", "k", {}) == {}
 
 
 def test_a_table_is_read(tmp_path: Path) -> None:
     entry: dict[str, Any] = {
         "step_seconds": 0.5, "other_seconds": 60, "steps": 100, "ended_ms": 7, "lengths": {"epochs": 2}, "job": "j",
     }  # fmt: skip
-    (tmp_path / "k.speeds").write_text(json.dumps({"xla": entry, "other": entry}))
-    assert known_speeds.read(tmp_path, "k") == {XLA: Run(0.5, 60.0, 100, {"epochs": 2.0}, 7)}
+    (tmp_path / "k.speeds").write_text(json.dumps({"xla": entry, "other": entry, "inductor SAGELET_XLA_CUT=0": entry}))
+    assert known_speeds.read(tmp_path, "k", {}) == {XLA: Run(0.5, 60.0, 100, {"epochs": 2.0}, 7)}
+
+
+def test_runs_of_xla_with_other_settings_are_other_runs(tmp_path: Path) -> None:
+    entry = {"step_seconds": 0.5, "other_seconds": 60, "steps": 100, "ended_ms": 7, "lengths": {}}
+    once = {"SAGELET_XLA_TRACING": "once", "SAGELET_XLA_CUT": "0", "SAGELET_COMPILER": "auto", "EPOCHS": "2"}
+    name = known_speeds.entry_name(XLA, once)
+    assert name == kept.entry_name(XLA, once) == "xla SAGELET_XLA_CUT=0 SAGELET_XLA_TRACING=once"
+    assert known_speeds.entry_name(NATIVE, once) == kept.entry_name(NATIVE, once) == NATIVE
+    (tmp_path / "k.speeds").write_text(json.dumps({name: entry | {"step_seconds": 0.3}, "xla": entry, NATIVE: entry}))
+    runs = known_speeds.read(tmp_path, "k", once)
+    assert {compiler: run.step_seconds for compiler, run in runs.items()} == {XLA: 0.3, NATIVE: 0.5}
+    assert known_speeds.read(tmp_path, "k", {})[XLA].step_seconds == 0.5
 
 
 def test_a_key_tells_scripts_and_shapes_apart(tmp_path: Path) -> None:

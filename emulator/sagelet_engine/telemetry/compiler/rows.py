@@ -1,6 +1,9 @@
 """The figures of a compile report as rows of a name and a text, for every page and command that shows them."""
 
-from sagelet_engine.telemetry.compiler.text import counted, duration, figure, known, size
+from collections.abc import Iterable
+
+from sagelet_engine.telemetry.compiler.report import OtherCompiler
+from sagelet_engine.telemetry.compiler.text import by_compiler, counted, duration, figure, known, size
 from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds
 
 #: The most compiling steps that are named by number.
@@ -14,6 +17,20 @@ Rows = list[tuple[str, str]]
 def rows(total: Figures, *, compiled: bool, by_inductor: bool = False) -> Rows:
     compiler = _inductor(total) if by_inductor else _compiler(total)
     return _steps(total) + (compiler if compiled else []) + _collectives(total)
+
+
+def other_rows(others: Iterable[OtherCompiler]) -> list[tuple[str, str, str, str, str]]:
+    """Returns how it was trained, the job, and its durations of a steady step, of compiling, and of all steps."""
+    return [
+        (
+            by_compiler(one.compiler),
+            one.job,
+            known(one.step_seconds),
+            duration(one.compile_seconds),
+            duration(one.seconds),
+        )
+        for one in others
+    ]
 
 
 def _steps(total: Figures) -> Rows:

@@ -45,8 +45,10 @@ def heading(report: CompilerReport) -> str:
 
 
 def by_compiler(name: str) -> str:
-    """Returns how `native`, `xla` or `inductor` trains, for people."""
-    return {"native": "natively", "xla": "by XLA", "inductor": "by Inductor"}.get(name, f"by {name}")
+    """Returns how `native`, `inductor`, `xla` or `xla NAME=VALUE` trains, for people."""
+    compiler, _, settings = name.partition(" ")
+    how = {"native": "natively", "xla": "by XLA", "inductor": "by Inductor"}.get(compiler, f"by {compiler}")
+    return f"{how} with {settings}" if settings else how
 
 
 def times(count: int) -> str:

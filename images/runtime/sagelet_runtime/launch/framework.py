@@ -289,7 +289,8 @@ def _soonest(job: Any, environ: Mapping[str, str], gpus: int) -> tuple[str, str]
             files.download_and_extract(job.module_dir, environment.code_dir)
         directory = Path(_code_directory(job))
         key = training_key.key(_shape(job, environ), directory)
-        runs = known_speeds.read(Path(environ.get(COMPILE_CACHE, "")), key) if COMPILE_CACHE in environ else {}
+        cache = environ.get(COMPILE_CACHE)
+        runs = known_speeds.read(Path(cache), key, environ) if cache is not None else {}
         texts = (text for _, text in training_key.scripts(directory))
         choice = known_speeds.choose(runs, job.hyperparameters, texts, gpus)
     say(f"{inductor.VARIABLE}={inductor.AUTO} trains {known_speeds.NAMES[choice.compiler]}: {choice.reason}")

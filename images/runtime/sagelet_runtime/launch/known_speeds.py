@@ -20,6 +20,8 @@ NATIVE = "native"
 SUFFIX = ".speeds"
 #: Bytes of a table, at most.
 LIMIT = 16_384
+#: Settings of XLA in a job's Environment: with other settings its steps take other times.
+SETTINGS = "SAGELET_XLA_"
 #: How people call them.
 NAMES = {NATIVE: "natively", XLA: "by XLA", INDUCTOR: "by Inductor"}
 #: Names of torch_xla that its stand-in for Inductor refuses.
@@ -46,12 +48,19 @@ class Choice:
     reason: str
 
 
-def read(cache: Path, key: str) -> dict[str, Run]:
-    """Returns the runs of a training by compiler. Empty if none is known."""
+def entry_name(compiler: str, environ: Mapping[str, str]) -> str:
+    """Returns the name of a run in its training's table: the compiler and, for XLA, the job's settings of it."""
+    settings = sorted(f"{name}={value}" for name, value in environ.items() if name.startswith(SETTINGS))
+    return " ".join([compiler, *(settings if compiler == XLA else ())])
+
+
+def read(cache: Path, key: str, environ: Mapping[str, str]) -> dict[str, Run]:
+    """Returns the runs of a training by compiler, those of XLA with this job's settings. Empty if none is known."""
     try:
         with (cache / f"{key}{SUFFIX}").open(encoding="utf-8") as file:
             table: Any = json.loads(file.read(LIMIT))
-        return {name: _run(table[name]) for name in NAMES if name in table}
+        entries = {name: entry_name(name, environ) for name in NAMES}
+        return {name: _run(table[entry]) for name, entry in entries.items() if entry in table}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
