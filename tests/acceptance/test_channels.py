@@ -6,6 +6,7 @@ import random
 
 from support.channels import channel
 from support.jobs import Jobs
+from support.on_runtimes import own_by_processes
 from support.server import SageletProcess
 
 SCRIPT = """
@@ -89,6 +90,7 @@ READER = """
 """
 
 
+@own_by_processes
 def test_a_stream_survives_kill_9_of_the_server(own_server: SageletProcess) -> None:
     jobs = Jobs(own_server)
     data = random.Random(1).randbytes(3_000_000)

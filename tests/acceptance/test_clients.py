@@ -7,6 +7,7 @@ import pytest
 
 from support.clients import ROOT, Clients
 from support.jobs import Jobs
+from support.on_runtimes import by_processes, in_docker
 from support.server import COMPILED, ROLE, SageletProcess, until
 
 pytestmark = pytest.mark.sdk
@@ -54,6 +55,7 @@ def test_the_snippet_of_the_documents_trains_on_an_xla_device(clients: Clients, 
     assert "compiler-report.json" in jobs.artifact(name, "output", bucket="sdk-tests", prefix="")
 
 
+@in_docker
 def test_stop_of_the_sdk(clients: Clients, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
@@ -62,6 +64,7 @@ def test_stop_of_the_sdk(clients: Clients, tmp_path: Path) -> None:
     assert answer["TrainingJobStatus"] == "Stopped"
 
 
+@by_processes
 def test_the_waiter_of_boto3(jobs: Jobs) -> None:
     name = jobs.submit("print('done')")
     jobs.sagemaker.get_waiter("training_job_completed_or_stopped").wait(
@@ -70,6 +73,7 @@ def test_the_waiter_of_boto3(jobs: Jobs) -> None:
     assert jobs.describe(name)["TrainingJobStatus"] == "Completed"
 
 
+@by_processes
 def test_the_aws_cli_creates_describes_lists_and_stops(clients: Clients, jobs: Jobs) -> None:
     sleeper = jobs.submit("import time\nprint('on')\ntime.sleep(3600)")
     jobs.wait_for_line(sleeper, "on")

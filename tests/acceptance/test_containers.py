@@ -11,7 +11,7 @@ import pytest
 from support.hub import add_files, write_files
 from support.jobs import Jobs, objects_below
 from support.real_hub import RealHub
-from support.server import COMPILED, NATIVE, SageletProcess
+from support.server import COMPILED, SageletProcess
 
 pytestmark = pytest.mark.docker
 
@@ -54,8 +54,7 @@ def wheel(name: str, version: str, module: str, *, command: bool = False) -> byt
     return packed.getvalue()
 
 
-@pytest.mark.parametrize("image", [NATIVE, COMPILED])
-def test_a_job_installs_what_it_needs(servers: Callable[[str], SageletProcess], image: str) -> None:
+def test_a_compiled_job_installs_what_it_needs(servers: Callable[[str], SageletProcess]) -> None:
     """By requirements.txt, which replaces a package of the image, and by a pip of its own."""
     jobs = Jobs(servers("docker"))
     parts = {
@@ -63,10 +62,10 @@ def test_a_job_installs_what_it_needs(servers: Callable[[str], SageletProcess], 
         "by_script-1.0-py3-none-any.whl": wheel("by_script", "1.0", "by_script"),
         "retrying-99.0-py3-none-any.whl": wheel("retrying", "99.0", "retrying_99"),
     }
-    compiled = {"sagemaker_training_compiler_enabled": "true"} if image == COMPILED else {}
+    compiled = {"sagemaker_training_compiler_enabled": "true"}
     wanted = "".join(f"./{name}\n" for name in parts if not name.startswith("by_script"))
     files: dict[str, str | bytes] = {"train.py": textwrap.dedent(SCRIPT), "requirements.txt": wanted, **parts}
-    name = jobs.submit(files, image=image, hyperparameters=compiled)
+    name = jobs.submit(files, image=COMPILED, hyperparameters=compiled)
     job = jobs.ended(name)
     log = jobs.log(name)
     assert job["TrainingJobStatus"] == "Completed", (job.get("FailureReason"), log[-40:])

@@ -7,7 +7,7 @@ from typing import Any
 from botocore.config import Config
 
 from support.jobs import Jobs
-from support.on_runtimes import own_by_processes
+from support.on_runtimes import in_docker, own_by_processes
 from support.server import ACCOUNT, SageletProcess, until
 
 SCRIPT = """
@@ -55,6 +55,7 @@ class Listener:
         return [json.loads(event["message"])["detail"]["SecondaryStatus"] for event in found]
 
 
+@in_docker
 def test_a_job_that_loses_its_host_is_retried_and_everybody_hears_of_it(jobs: Jobs) -> None:
     jobs.s3.create_bucket(Bucket="tests")
     name = f"faulty-{uuid.uuid4().hex[:8]}"

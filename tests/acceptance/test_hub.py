@@ -15,6 +15,7 @@ from sagelet_engine.hub.store import HubStore
 from support.clients import ROOT
 from support.hub import GLUE, add_files, ask, write_files
 from support.jobs import Jobs
+from support.on_runtimes import in_docker, own_by_processes, own_in_docker
 from support.server import COMPILED, SageletProcess
 
 #: Code of scripts of 2021 to 2026. It names nothing of sagelet's.
@@ -50,6 +51,7 @@ def run(server: SageletProcess | None, *words: str, data: Path | None = None, **
     )  # fmt: skip
 
 
+@in_docker
 def test_a_job_begins_at_the_hub(server: SageletProcess, jobs: Jobs) -> None:
     """In each runtime, natively; a miss says what adds it; the way in ends with the job."""
     sagelet(server, "make-tiny", "gpt2")
@@ -86,6 +88,7 @@ def test_the_requests_own_endpoint_is_left_alone(servers: Callable[[str], Sagele
     assert "http://mine.example" in jobs.log(name)
 
 
+@own_by_processes
 def test_from_a_bucket_while_the_server_runs_and_while_it_does_not(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     jobs.s3.create_bucket(Bucket="models")
@@ -104,6 +107,7 @@ def test_from_a_bucket_while_the_server_runs_and_while_it_does_not(own_server: S
     assert ask(endpoint, f"org/gpt/resolve/{found['commit']}/config.json").body == b"{}"
 
 
+@own_in_docker
 def test_the_commands_of_the_page(own_server: SageletProcess, tmp_path: Path) -> None:
     """As they are printed, one after another; but for the one that downloads."""
     s3 = own_server.client("s3")
@@ -244,6 +248,7 @@ def test_a_killed_command_leaves_all_or_nothing(tmp_path: Path) -> None:
     assert left_of(data) == (["m"], 2)
 
 
+@own_by_processes
 def test_a_repository_is_replaced_while_it_is_read(own_server: SageletProcess, tmp_path: Path) -> None:
     """Whoever asks sees the former files or the new ones, and all files of a commit for ever."""
     source = tmp_path / "s"

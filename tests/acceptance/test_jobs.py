@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from support.jobs import Jobs
-from support.on_runtimes import by_processes
+from support.on_runtimes import by_processes, in_docker
 from support.packages import wheel, wheel_name
 from support.server import until
 
@@ -52,6 +52,7 @@ def test_a_job_trains_and_everything_about_it_is_true(jobs: Jobs) -> None:
     assert stream.startswith(f"{name}/algo-1-")
 
 
+@by_processes
 def test_a_search_path_of_the_job_is_kept_and_harms_nothing(jobs: Jobs) -> None:
     """The entry point is found although the job has a PYTHONPATH of its own."""
     files = {"train.py": "import inner", "lib/inner.py": 'print("imported by the job\'s own path")'}
@@ -77,6 +78,7 @@ def test_the_metric_is_in_cloudwatch(jobs: Jobs) -> None:
     assert [point["Average"] for point in points] == [0.5]
 
 
+@in_docker
 def test_requirements_are_installed_from_the_source_directory(jobs: Jobs) -> None:
     name = jobs.submit(
         {
@@ -135,6 +137,7 @@ def test_stop_reaches_the_handler_and_its_model_is_uploaded(jobs: Jobs) -> None:
         jobs.sagemaker.stop_training_job(TrainingJobName=name)
 
 
+@by_processes
 def test_lines_are_readable_while_the_job_runs(jobs: Jobs) -> None:
     script = """
         import time, os
@@ -149,6 +152,7 @@ def test_lines_are_readable_while_the_job_runs(jobs: Jobs) -> None:
     jobs.ended(name)
 
 
+@in_docker
 def test_max_runtime_stops_the_job(jobs: Jobs) -> None:
     name = jobs.submit("import time\nprint('on')\ntime.sleep(3600)", max_runtime=4)
     job = jobs.ended(name)
@@ -156,6 +160,7 @@ def test_max_runtime_stops_the_job(jobs: Jobs) -> None:
     assert job["SecondaryStatus"] == "MaxRuntimeExceeded"
 
 
+@in_docker
 def test_an_image_that_nothing_stands_in_for_is_refused_with_the_remedy(jobs: Jobs) -> None:
     with pytest.raises(ClientError) as caught:
         jobs.submit("print(1)", image="example.com/my/own:1")
@@ -165,6 +170,7 @@ def test_an_image_that_nothing_stands_in_for_is_refused_with_the_remedy(jobs: Jo
     assert "`sagelet image map example.com/my/own:1 LOCAL_IMAGE`" in error["Message"]
 
 
+@in_docker
 def test_two_jobs_run_at_the_same_time(jobs: Jobs) -> None:
     script = """
         import time

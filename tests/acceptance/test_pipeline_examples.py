@@ -1,4 +1,4 @@
-"""The pipelines of examples/pipelines through SDK v2 and v3, as containers and as processes, all of a place at once."""
+"""The pipelines of examples/pipelines: by SDK v2 as containers, by v3 as processes, all of a place at once."""
 
 import re
 import site
@@ -17,12 +17,10 @@ from support.server import SageletProcess, printed, until
 
 EXAMPLES = ROOT / "examples" / "pipelines"
 SDKS = {"sdk_v2": ENVIRONMENT, "sdk_v3": ENVIRONMENT_V3}
-#: Directory of the scripts, runtime.
+#: Directory of the scripts, runtime. The training image has SDK v2, which jobs of Python functions import.
 PLACES = [
-    pytest.param("sdk_v2", "process", marks=[pytest.mark.sdk, pytest.mark.xla]),
     pytest.param("sdk_v2", "docker", marks=[pytest.mark.sdk, pytest.mark.docker]),
     pytest.param("sdk_v3", "process", marks=[pytest.mark.sdk3, pytest.mark.xla]),
-    pytest.param("sdk_v3", "docker", marks=[pytest.mark.sdk3, pytest.mark.docker]),
 ]
 #: Script -> its arguments. The slowest come first.
 COMMANDS = {
@@ -116,9 +114,6 @@ def run_all(sdk: str, runtime: str, server: SageletProcess, with_sdk: Servers, d
     where = {name: server for name in COMMANDS if (EXAMPLES / sdk / f"{name}.py").exists()}
     if runtime == "process":
         where |= {name: with_sdk(sdk) for name in where if name in OF_FUNCTIONS}
-    elif sdk == "sdk_v3":
-        # The training image has SDK v2.
-        where = {name: one for name, one in where.items() if name not in OF_FUNCTIONS}
     processes = {name: start(sdk, name, one, directory) for name, one in where.items()}
     try:
         until(lambda: all(process.poll() is not None for process in processes.values()), 900, every=0.5)
@@ -201,14 +196,14 @@ def test_callback(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
     assert "{'Name': 'count', 'Value': '240'}" in ran.output
 
 
-@pytest.mark.parametrize(("sdk", "runtime"), PLACES[:3])
+@pytest.mark.parametrize(("sdk", "runtime"), PLACES)
 def test_functions(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
     ran = outputs["functions"]
     succeeded(ran, "Prepare", "Train", "ErrorIsSmall", "Publish")
     assert ran.output.rstrip().endswith("y = 3.00 x + 1.00")
 
 
-@pytest.mark.parametrize(("sdk", "runtime"), PLACES[:3])
+@pytest.mark.parametrize(("sdk", "runtime"), PLACES)
 def test_a_remote_function(outputs: dict[str, Ran], sdk: str, runtime: str) -> None:
     ran = outputs["remote_function"]
     assert ran.code == 0, ran.output[-4000:]

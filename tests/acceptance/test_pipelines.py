@@ -8,6 +8,7 @@ import pytest
 from sagelet.testing import FastForward, Job
 from support.clients import Clients
 from support.jobs import Jobs
+from support.on_runtimes import by_processes
 from support.server import SageletProcess
 
 pytestmark = pytest.mark.sdk
@@ -56,6 +57,7 @@ def test_a_pipeline_of_the_sdk_in_simulated_time(tmp_path: Path) -> None:
     check(answer, good=False)
 
 
+@by_processes
 def test_a_pipeline_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
     client = HERE / "clients" / "pipeline.py"
     answer = Clients(server, tmp_path).python(client, source(tmp_path), "ml.m5.large", "0.5")

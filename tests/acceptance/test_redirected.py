@@ -11,6 +11,7 @@ import pytest
 from sagelet_api.services.iam import execution_role
 from support.clients import ENVIRONMENT, ENVIRONMENT_V3, RunClients, answer_of
 from support.jobs import Jobs
+from support.on_runtimes import by_processes
 from support.proxy import RecordingProxy
 from support.server import ACCOUNT, COMPILED, NATIVE, SageletProcess
 
@@ -24,6 +25,7 @@ def clients(server: SageletProcess, tmp_path: Path, proxy: RecordingProxy) -> Ca
     return lambda environment: RunClients(server, tmp_path, environment, proxy.environment)
 
 
+@by_processes
 @pytest.mark.sdk
 def test_programs_whose_requests_would_leave_are_seen_to(
     clients: Callable[[Path], RunClients], proxy: RecordingProxy
@@ -36,6 +38,7 @@ def test_programs_whose_requests_would_leave_are_seen_to(
     assert len(proxy.seen) == 1
 
 
+@by_processes
 @pytest.mark.sdk
 def test_a_users_profile_and_an_isolated_python(
     clients: Callable[[Path], RunClients], proxy: RecordingProxy, tmp_path: Path
@@ -96,11 +99,16 @@ def one_process_weights(epochs: int) -> Any:
 
 @pytest.mark.sdk3
 @pytest.mark.parametrize(
-    ("driver", "image", "compiler", "environment"),
+    ("server", "driver", "image", "compiler", "environment"),
     [
-        ("basic", COMPILED, {"sagemaker_training_compiler_enabled": "true"}, {}),
-        ("torchrun", NATIVE, {}, {"SAGEMAKER_TRAINING_COMPILER_ENABLED": "true"}),
+        pytest.param(
+            "process", "basic", COMPILED, {"sagemaker_training_compiler_enabled": "true"}, {}, marks=pytest.mark.xla
+        ),
+        pytest.param(
+            "docker", "torchrun", NATIVE, {}, {"SAGEMAKER_TRAINING_COMPILER_ENABLED": "true"}, marks=pytest.mark.docker
+        ),
     ],
+    indirect=["server"],
 )
 def test_a_compiled_job_of_sdk_v3(
     clients: Callable[[Path], RunClients],

@@ -6,7 +6,7 @@ from textwrap import dedent
 from typing import Any
 
 from support.jobs import Jobs
-from support.on_runtimes import by_processes
+from support.on_runtimes import by_processes, in_docker
 from support.packages import wheel, wheel_name
 from support.server import COMPILED
 
@@ -35,6 +35,7 @@ def submit(jobs: Jobs, wanted: str, script: str = SCRIPT, **options: Any) -> str
     return jobs.submit({"train.py": dedent(script), "requirements.txt": HERE + wanted, **WHEELS}, **options)
 
 
+@by_processes
 def test_pip_takes_the_version_that_fits_the_torch_that_is_here(jobs: Jobs) -> None:
     name = submit(jobs, "vision-for-test\n", image=COMPILED, hyperparameters=ASKS)
     job = jobs.ended(name)
@@ -44,6 +45,7 @@ def test_pip_takes_the_version_that_fits_the_torch_that_is_here(jobs: Jobs) -> N
     assert f"torch is {version('torch')}" in log
 
 
+@in_docker
 def test_a_pip_of_the_script_is_held_to_it_too(jobs: Jobs) -> None:
     script = """
         import subprocess, sys
@@ -84,6 +86,7 @@ def test_a_package_that_is_missing_has_a_finding(jobs: Jobs) -> None:
     assert "Put `nothing_like_this` into the requirements.txt" in finding["instead"]
 
 
+@in_docker
 def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jobs) -> None:
     exact = {"Environment": {"SAGELET_PINS": "exact"}}
     job = jobs.ended(submit(jobs, "vision-for-test\n", image=COMPILED, hyperparameters=ASKS, **exact))

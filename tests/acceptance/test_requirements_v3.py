@@ -9,6 +9,7 @@ import pytest
 
 from support.clients import ENVIRONMENT_V3, RunClients
 from support.jobs import Jobs
+from support.on_runtimes import by_processes, in_docker
 from support.packages import wheel, wheel_name
 from support.proxy import RecordingProxy
 from support.server import COMPILED, NATIVE, SageletProcess
@@ -44,6 +45,7 @@ def failed(
     return job
 
 
+@in_docker
 def test_the_pin_is_named_with_the_remedy(
     server: SageletProcess, jobs: Jobs, tmp_path: Path, proxy: RecordingProxy
 ) -> None:
@@ -56,6 +58,7 @@ def test_the_pin_is_named_with_the_remedy(
     assert "the script runs" not in log
 
 
+@by_processes
 @pytest.mark.xla
 def test_torch_xla_is_looked_at_after_the_installation(
     server: SageletProcess, jobs: Jobs, tmp_path: Path, proxy: RecordingProxy

@@ -9,7 +9,7 @@ import pytest
 
 from support.jobs import Jobs
 from support.lab import opt_mls
-from support.on_runtimes import own_by_processes
+from support.on_runtimes import own_by_processes, own_in_docker
 from support.server import SageletProcess, until
 
 SCRIPT = """
@@ -47,6 +47,7 @@ def test_a_job_survives_kill_9_of_the_server(own_server: SageletProcess, tmp_pat
     assert job["FinalMetricDataList"][0]["Value"] == 199
 
 
+@own_in_docker
 def test_a_job_that_ended_while_the_server_was_down_is_finished(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit(SCRIPT)
@@ -60,6 +61,7 @@ def test_a_job_that_ended_while_the_server_was_down_is_finished(own_server: Sage
     assert [line for line in jobs.log(name) if line.startswith("line ")] == [f"line {n}" for n in range(200)]
 
 
+@own_in_docker
 def test_sigterm_leaves_the_job_running_and_says_so(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit(SCRIPT)

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from sagelet.testing import FastForward, Job
 from sagelet_api.cli.main import main
-from support.clients import ENVIRONMENT, ENVIRONMENT_V3, ROOT, Clients, RunClients
+from support.clients import ENVIRONMENT, ENVIRONMENT_V3, ROOT, Clients, RunClients, WithData
 from support.jobs import Jobs
+from support.on_runtimes import by_processes, in_docker
 from support.server import SageletProcess
 
 pytestmark = pytest.mark.sdk
@@ -86,6 +87,7 @@ def test_the_tuner_of_the_sdk_in_simulated_time(tmp_path: Path) -> None:
     assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
 
 
+@in_docker
 def test_the_tuner_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
     answer = Clients(server, tmp_path).python(
         HERE / "clients" / "tuner.py", str(source(tmp_path)), "ml.m5.large", "2", "Off"
@@ -106,6 +108,7 @@ def test_the_tuner_of_sdk_v3_in_simulated_time(tmp_path: Path) -> None:
     assert [row["TrainingElapsedTimeSeconds"] for row in answer["rows"]] == [1800.0] * 4
 
 
+@by_processes
 def test_the_tuner_of_sdk_v3_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
     clients = Clients(server, tmp_path, ENVIRONMENT_V3)
     answer = clients.python(HERE / "clients" / "tuner_v3.py", str(source(tmp_path)), "ml.m5.large", "2")
@@ -130,26 +133,18 @@ def objective(job: dict[str, Any]) -> float:
     return float(value)
 
 
-@pytest.mark.parametrize(
-    ("server", "strategy", "left_out"),
-    [
-        pytest.param("process", "Bayesian", "hyperband", marks=pytest.mark.xla),
-        pytest.param("docker", "Hyperband", "bayesian", marks=pytest.mark.docker),
-    ],
-    indirect=["server"],
-)
-def test_the_notebook(server: SageletProcess, jobs: Jobs, tmp_path: Path, strategy: str, left_out: str) -> None:
-    """Four training jobs of a compiled Trainer script, two at a time; what they find is what each finds alone."""
-    shutil.copytree(ROOT / "examples" / "tuning", tmp_path / "tuning")
+def notebook(
+    server: WithData, sagemaker: Any, directory: Path, strategy: str, left_out: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Runs a strategy's cells of the notebook. Returns what boto3 reads of the tuning job and its training jobs."""
+    shutil.copytree(ROOT / "examples" / "tuning", directory / "tuning")
     others = {"MPLBACKEND": "Agg", "SAGEMAKER_SUPPRESS_V2_WARNING": "1"}
-    clients = RunClients(server, tmp_path / "tuning", ENVIRONMENT, others)
+    clients = RunClients(server, directory / "tuning", ENVIRONMENT, others)
     printed = clients.run("python", str(HERE / "clients" / "cells.py"), "tuning.ipynb", left_out, seconds=1200)
     found = re.search(rf"^{strategy}: (\S+) s3://\S+/(\S+)/output/model\.tar\.gz$", printed, re.MULTILINE)
     assert found is not None, printed
     assert found[1] == found[2]
-    name = found[1].rpartition("-")[0].rpartition("-")[0]
-    sagemaker = server.client("sagemaker")
-    asked = {"HyperParameterTuningJobName": name}
+    asked = {"HyperParameterTuningJobName": found[1].rpartition("-")[0].rpartition("-")[0]}
     shown = sagemaker.describe_hyper_parameter_tuning_job(**asked)
     assert shown["HyperParameterTuningJobStatus"] == "Completed"
     assert shown["HyperParameterTuningJobConfig"]["Strategy"] == strategy
@@ -157,12 +152,18 @@ def test_the_notebook(server: SageletProcess, jobs: Jobs, tmp_path: Path, strate
     listed = sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(**asked, **order)["TrainingJobSummaries"]
     assert len(listed) == 4
     assert shown["BestTrainingJob"]["TrainingJobName"] == listed[0]["TrainingJobName"] == found[1]
-    statuses = {one["TrainingJobStatus"] for one in listed}
-    assert statuses <= ({"Completed"} if strategy == "Bayesian" else {"Completed", "Stopped"})
     for one in listed:
         at_once = [other for other in listed if other["CreationTime"] <= one["CreationTime"] < other["TrainingEndTime"]]
         assert len(at_once) <= 2
-    best = next(one for one in listed if one["TrainingJobStatus"] == "Completed")
+    return shown, listed
+
+
+@by_processes
+def test_the_notebook(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
+    """Four training jobs of a compiled Trainer script, two at a time; what they find is what each finds alone."""
+    _, listed = notebook(server, server.client("sagemaker"), tmp_path, "Bayesian", "hyperband")
+    assert {one["TrainingJobStatus"] for one in listed} == {"Completed"}
+    best = listed[0]
     assert jobs.server.report(best["TrainingJobName"])["compiled"]
     alone = repeated(jobs, best["TrainingJobName"])
     assert alone["TrainingJobStatus"] == "Completed"
@@ -171,6 +172,28 @@ def test_the_notebook(server: SageletProcess, jobs: Jobs, tmp_path: Path, strate
     assert {key: alone["HyperParameters"][key].strip('"') for key in values} == {
         key: value.strip('"') for key, value in values.items()
     }
+
+
+def test_hyperband_of_the_notebook_in_simulated_time(tmp_path: Path) -> None:
+    """Values that get worse from trial to trial: the worse ones of a bracket are stopped."""
+    trained: list[str] = []
+
+    def evaluated(job: Job) -> None:
+        trained.append(job.name)
+        number = int(job.name.rsplit("-", 2)[1])
+        for _ in range(4):
+            job.clock.advance(600)
+            job.print(f"eval_loss={number}.0")
+        (job.model_dir / "w").write_text("w")
+
+    with FastForward() as server:
+        server.train(evaluated)
+        shown, listed = notebook(server, server.session().client("sagemaker"), tmp_path, "Hyperband", "bayesian")
+    assert {one["TrainingJobName"] for one in listed} == {*trained}
+    assert [one["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] for one in listed] == [1.0, 2.0, 3.0, 4.0]
+    assert {one["TrainingJobStatus"] for one in listed} == {"Completed", "Stopped"}
+    assert listed[0]["TrainingJobStatus"] == "Completed"
+    assert shown["HyperParameterTuningJobConfig"]["StrategyConfig"]["HyperbandStrategyConfig"]["MaxResource"] == 4
 
 
 #: Needs 1 MiB a row, and may have 250 MiB.

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from support.jobs import Jobs
+from support.on_runtimes import own_in_docker
 from support.server import SageletProcess, until
 
 SCRIPT = """
@@ -31,6 +32,7 @@ def pool(jobs: Jobs, name: str) -> dict[str, object] | None:
     return found
 
 
+@own_in_docker
 def test_the_next_matching_job_gets_the_cache_and_no_other(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     assert ran(jobs, "one", KeepAlivePeriodInSeconds=3600) == f"{CACHE} []"

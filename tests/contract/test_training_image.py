@@ -27,8 +27,14 @@ def engine() -> docker.DockerClient:
     return connect()
 
 
-@pytest.fixture(params=sorted(USERS))
+#: What depends on the user's rights. The other facts are those of somebody whom the image does not know.
+by_each_user = pytest.mark.parametrize("run", sorted(USERS), indirect=True)
+
+
+@pytest.fixture
 def run(engine: docker.DockerClient, request: pytest.FixtureRequest) -> Run:
+    user = getattr(request, "param", "stranger")
+
     def run(script: str) -> str:
         try:
             output: bytes = engine.containers.run(
@@ -38,7 +44,7 @@ def run(engine: docker.DockerClient, request: pytest.FixtureRequest) -> Run:
                 stderr=True,
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
-                **USERS[request.param],
+                **USERS[user],
             )
         except APIError as error:
             # In a summary's line there is no room for the URL that comes before it.
@@ -142,6 +148,7 @@ def test_commands_are_on_the_path(run: Run) -> None:
     assert output.splitlines()[0] == "/opt/sagelet/runtime/bin/train"
 
 
+@by_each_user
 def test_a_requirement_with_a_c_extension_builds_and_is_importable(run: Run) -> None:
     """sagemaker-training has no wheel. Without root's rights pip installs into HOME."""
     requirement = "echo sagemaker-training==5.1.4 > /tmp/requirements.txt"
@@ -151,6 +158,7 @@ def test_a_requirement_with_a_c_extension_builds_and_is_importable(run: Run) -> 
     )
 
 
+@by_each_user
 def test_torch_compile_finds_a_compiler(run: Run) -> None:
     """Inductor's first steps: a cache directory named after the user, and a C++ compiler with Python's headers."""
     program = (
@@ -171,6 +179,7 @@ def test_signals_reach_the_entry_point(engine: docker.DockerClient) -> None:
     assert config["Cmd"] == ["train"]
 
 
+@pytest.mark.parametrize("run", ["root"], indirect=True)
 def test_no_package_caches_are_left(run: Run) -> None:
     places = "/root/.cache /var/lib/apt/lists /var/cache/apt/archives"
     assert run(f"find {places} -type f -size +0 2>/dev/null || true").split() == []

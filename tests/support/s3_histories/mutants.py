@@ -236,7 +236,6 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
 #: Seeds that find the mutants that are found late. They are tried before the first ones: a history depends on its seed
 #: alone. A seed that finds nothing any more, after a change of the store, costs time and no more.
 FOUND_AT = {
-    "a completion does not care who still writes": 214,
     "an export waits for nobody": 174,
-    "an object has its upload's file id": 803,
+    "an object has its upload's file id": 618,
 }

@@ -22,6 +22,9 @@ from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointRefuses,
 from support.api_world import ACCOUNT, ApiWorld
 from support.batches import Remote
 
+#: More levels than Python's recursion has. The work grows with their square, because each path is opened from its root.
+DEEP = 1100
+
 
 @pytest.fixture
 def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
@@ -240,7 +243,7 @@ def _close(patch: pytest.MonkeyPatch, directory: Path, *names: str) -> None:
 def test_directories_of_any_depth_go_up(remote: Remote) -> None:
     syncing, model = remote.agent(), remote.node / remote.base / "opt-ml/model"
     above = os.open(model, os.O_RDONLY)
-    for _ in range(1500):
+    for _ in range(DEEP):
         os.mkdir("d", dir_fd=above)
         below = os.open("d", os.O_RDONLY, dir_fd=above)
         os.close(above)
@@ -250,8 +253,8 @@ def test_directories_of_any_depth_go_up(remote: Remote) -> None:
         syncing.send(last=True)
         remote.file_sync.collect()
         assert not remote.text("run/exit.json")
-        assert (remote.root / "opt-ml/model" / "/".join(["d"] * 1500)).is_dir()
+        assert (remote.root / "opt-ml/model" / "/".join(["d"] * DEEP)).is_dir()
     finally:
         # pytest's own removal calls itself for each level.
         for directory in (model, remote.root / "opt-ml/model"):
-            os.removedirs(directory / "/".join(["d"] * 1500))
+            os.removedirs(directory / "/".join(["d"] * DEEP))

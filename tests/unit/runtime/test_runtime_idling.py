@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -86,12 +87,15 @@ def started(tmp_path: Path) -> Iterator[Any]:
         (directory / "train.py").write_text(script)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SAGELET", "SM_", "PYTHON"))}
         kept |= {"PYTHONPATH": f"{STARTUP}{os.pathsep}{RUNTIME}", "SAGELET_REPORT_DIR": str(directory), **variables}
-        running.append(subprocess.Popen([sys.executable, str(directory / "train.py")], env=kept))
+        running.append(
+            subprocess.Popen([sys.executable, str(directory / "train.py")], env=kept, start_new_session=True)
+        )
         return directory
 
     yield start
     for process in running:
-        process.kill()
+        # With the processes that it forked.
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
 
 
