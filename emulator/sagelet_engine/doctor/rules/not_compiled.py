@@ -72,7 +72,7 @@ RULE = Rule(
     name="not-compiled",
     why="Only what is on an XLA device is compiled; all else runs as in a native job.",
     instead="device = xm.xla_device() (import torch_xla.core.xla_model as xm), and .to(device) for the model and the "
-    "batches; the Hugging Face Trainer does so by itself.",
+    "batches; the Hugging Face Trainer does so by itself, and Lightning's in a job of one worker.",
     section=Section.WRONG_API,
     check=check,
     thresholds=(STEPS,),

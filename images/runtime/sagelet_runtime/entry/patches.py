@@ -15,7 +15,7 @@ from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
 from sagelet_runtime.dynamo import xla as tracing
 from sagelet_runtime.lowerings import choice
-from sagelet_runtime.torch_xla import debugging
+from sagelet_runtime.torch_xla import debugging, lightning
 
 
 def activate() -> None:
@@ -38,6 +38,8 @@ def activate() -> None:
         if choice.is_chosen(os.environ):
             _activate_lowerings()
         sys.meta_path.insert(0, PostImport("torch", install_without_torch_xla))
+        if lightning.is_wanted(os.environ):
+            _activate_lightning()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(shuffling.MODULE, shuffling.install)
@@ -57,6 +59,16 @@ def _activate_replay() -> None:
     after(optimizers.ADAM, optimizers.install_adam)
     after(optimizers.ADAMW, optimizers.install_adamw)
     after(optimizers.SGD, optimizers.install_sgd)
+
+
+def _activate_lightning() -> None:
+    for names, patch in (
+        (lightning.ACCELERATORS, lightning.install_accelerator),
+        (lightning.CONNECTORS, lightning.install_connector),
+        (lightning.PRECISIONS, lightning.install_precision),
+    ):
+        for name in names:
+            after(name, patch)
 
 
 def _activate_lowerings() -> None:

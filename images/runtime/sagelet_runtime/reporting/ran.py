@@ -83,7 +83,7 @@ class Ran:
             if isinstance(file, str) and file.endswith(".py") and len(found) < MOST:
                 path = os.path.join(_ROOT, file)
                 if _is_the_users(path):
-                    found[path.removeprefix(_ROOT)[-LONGEST:]] = None
+                    found[path[len(_ROOT) :][-LONGEST:]] = None
         return list(found)
 
 
@@ -140,4 +140,6 @@ def _compiler() -> str:
 
 
 def _is_the_users(path: str) -> bool:
-    return not path.startswith((_OWN, _STANDARD)) and not any(part in path for part in _PACKAGES)
+    """True for a file below the source directory. A script may install packages there."""
+    inner = path.startswith(_ROOT) and not path.startswith((_OWN, _STANDARD))
+    return inner and not any(part in path for part in _PACKAGES)
