@@ -30,6 +30,15 @@ def test_success_writes_the_model_and_exits_zero(host: TrainingHost) -> None:
     assert ended.failure is None
 
 
+def test_the_variables_before_the_script_s_first_line_are_those_that_it_may_read(host: TrainingHost) -> None:
+    host.script("import os\nprint('RUNS', 'SAGELET_REPORT_DIR' in os.environ)\n")
+    ended = host.run()
+    dump, _, rest = ended.log.partition("Invoking script with the following command:")
+    assert "SM_HOSTS=" in dump
+    assert "SAGELET_" not in dump.partition("Environment variables:")[2]
+    assert "RUNS True" in rest
+
+
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],

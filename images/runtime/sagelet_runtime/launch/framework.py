@@ -22,7 +22,7 @@ from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.inductor import cache as inductor_cache
 from sagelet_runtime.inductor import choice as inductor
-from sagelet_runtime.launch import compilation, device_consensus, known_speeds
+from sagelet_runtime.launch import compilation, device_consensus, invocation, known_speeds
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.requirements import held_packages as requirements
 from sagelet_runtime.workers import distribution, runners, worker_failures
@@ -68,6 +68,7 @@ def run(job: Any) -> None:
     # The toolkit's pip inherits this process's own variables.
     os.environ.update(requirements.constrain(environment.base_dir, os.environ))
     requirements.watch_the_toolkit(environment.base_dir, compiled=CONFIGURED in added and INDUCTOR not in added)
+    invocation.hide_internals()
     entry_point.run(
         uri=job.module_dir,
         user_entry_point=job.user_entry_point,
