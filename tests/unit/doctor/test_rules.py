@@ -255,6 +255,20 @@ def test_a_compiled_job_that_compiles_nothing() -> None:
     assert found(case(nowhere, setup=Setup(GPU, compiled=False))) == {}
 
 
+def test_counts_of_an_evaluation_are_not_divided_by_the_steps() -> None:
+    """43 operations of a generation in one of 100 steps are none that a step does."""
+    few = {"steps": 100, "optimizer_steps": 100, "markers": 100}
+    fell = worker(**few, fallbacks={"aten::nonzero": 43}, fallback_repeats={"aten::nonzero": 42})
+    assert "cpu-fallback" not in found(case(fell))
+    often = worker(**few, fallbacks={"aten::nonzero": 200}, fallback_repeats={"aten::nonzero": 150})
+    assert "200 times in 50 of 100 steps" in found(case(often))["cpu-fallback"].seen.text
+    evaluation = replace(read("item", 2, 300), repeats=290)
+    script = "for batch in loader:\n    loss.item()"
+    assert found(case(worker(**few, evaluations=(evaluation,)), script=script)) == {}
+    reading = replace(evaluation, repeats=200)
+    assert "explicit-evaluation" in found(case(worker(**few, evaluations=(reading,)), script=script))
+
+
 def test_what_stands_in_the_directory_does_not_say_what_trained() -> None:
     """A helper that imports transformers, or Lightning, once silenced the rule."""
     native = native_worker(

@@ -15,6 +15,7 @@ from sagelet_runtime.collectives.counters import CollectiveFigures
 from sagelet_runtime.reporting import stepping, steps, timeline
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.compiled import CompiledWorker
+from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.places import MOST, Places
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import Writer
@@ -321,7 +322,7 @@ class _Counters:
     def client(self) -> str:
         return ""
 
-    def document(self, _breaks: int, _steps: int) -> dict[str, int]:
+    def document(self, _breaks: int, _breaks_per_step: float) -> dict[str, int]:
         return {"compiles": 1}
 
 
@@ -366,6 +367,63 @@ def test_calls_from_one_line_are_one_place() -> None:
     )  # fmt: skip
     assert (Path(first["file"]).name, first["via"]) == (Path(__file__).name, "")
     assert second["line"] == first["line"] + 1
+
+
+def test_calls_of_an_evaluation_are_those_of_one_step() -> None:
+    """A generation reads a value for each token, between two steps or after the last one."""
+    step = [0]
+    places = Places(lambda: step[0])
+
+    def reads(count: int) -> None:
+        for _ in range(count):
+            places.add("item", sys._getframe())
+
+    for _ in range(3):
+        reads(2)
+        step[0] += 1
+    reads(43)
+    step[0] += 1
+    reads(43)
+    (found,) = places.listed()
+    assert found["count"] - found["repeats"] == 4, "three steps, and the one that began with an evaluation"
+    (others,) = (plain.add("item", sys._getframe()) or plain.listed() for plain in (Places(),))
+    assert others[0]["repeats"] == 0
+
+
+def test_breaks_of_an_evaluation_are_not_divided_by_steps() -> None:
+    counted = steps.Steps()
+
+    def step(breaks: int, batches: int = 0) -> None:
+        counted.interruptions += batches
+        counted.broken(counted.graphs + breaks)
+        counted.graphs += 1
+        counted.optimizer_steps += 1
+        counted.graph_ended(1)
+
+    for number in range(10):
+        step(43 if number == 5 else 1, batches=8 if number == 5 else 0)
+    assert counted.breaks == 52
+    assert counted.breaks_per_step(counted.breaks) == 1.0
+    assert steps.Steps().breaks_per_step(0) == 0.0
+
+
+def test_operations_on_the_cpu_by_the_steps_that_they_ran_in() -> None:
+    counts = {"aten::nonzero": 0, "aten::_unique2": 0}
+    xlac = SimpleNamespace(
+        _xla_counter_value=lambda name: counts.get(name, 0),
+        _get_executed_fallback_ops=lambda: [name for name, count in counts.items() if count],
+        _xla_metric_data=lambda _name: None,
+        _xla_get_devices=lambda: ["CPU:0"],
+    )
+    counters = Counters(SimpleNamespace(_XLAC=xlac))
+    for number in range(10):
+        counts["aten::_unique2"] += 2
+        counts["aten::nonzero"] += 43 if number == 4 else 0
+        counters.step_ended()
+    counts["aten::nonzero"] += 43
+    document = counters.document(0, 0.0)
+    assert document["fallbacks"] == {"aten::_unique2": 20, "aten::nonzero": 86}
+    assert document["fallback_repeats"] == {"aten::_unique2": 10, "aten::nonzero": 85}
 
 
 def test_a_script_that_makes_up_code_fills_no_memory() -> None:

@@ -8,8 +8,10 @@ from sagelet_engine.doctor.rules import inductor
 from sagelet_engine.doctor.source_line import SourceLine
 from sagelet_engine.doctor.sources import Sources
 
-REPEATED = Threshold(0.1, "times a step", "an operation that runs now and then, to prepare the data, costs little")
-SOME = Threshold(2, "times", "once is preparation")
+REPEATED = Threshold(
+    0.1, "of the steps", "an operation that runs now and then, to prepare the data or in an evaluation, costs little"
+)
+SOME = Threshold(2, "steps", "once is preparation")
 #: The explicit evaluations count `.item()`.
 SCALAR_READ = "aten::_local_scalar_dense"
 
@@ -23,9 +25,11 @@ def check(case: Case) -> Iterator[Seen]:
         return
     steps = all_steps(worker)
     for operation, count in sorted(worker.fallbacks.items(), key=lambda pair: (-pair[1], pair[0])):
-        if operation != SCALAR_READ and count >= max(SOME.value, REPEATED.value * steps):
+        in_steps = max(0, count - worker.fallback_repeats.get(operation, 0))
+        if operation != SCALAR_READ and in_steps >= max(SOME.value, REPEATED.value * steps):
             place = _place(case.sources, operation)
-            text = f"{operation} has no XLA lowering and ran on the CPU {count} times in {steps} steps"
+            within = f"{steps} steps" if in_steps == count else f"{in_steps} of {steps} steps"
+            text = f"{operation} has no XLA lowering and ran on the CPU {count} times in {within}"
             yield Seen(Severity.WARNING, text + case.sources.quoted(place), place, count)
 
 

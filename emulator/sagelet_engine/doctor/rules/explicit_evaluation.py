@@ -24,7 +24,7 @@ def check(case: Case) -> Iterator[Seen]:
     if worker is None or steps < ENOUGH_STEPS.value:
         return
     for evaluation in worker.evaluations:
-        if evaluation.count > OFTEN.value * steps and use_of(evaluation, case.sources) is Use.READ:
+        if evaluation.in_steps > OFTEN.value * steps and use_of(evaluation, case.sources) is Use.READ:
             place = place_of(evaluation, case.sources)
             what = SPELLED.get(evaluation.call, f".{evaluation.call}()")
             within = f", in {evaluation.via}" if evaluation.via else ""

@@ -18,7 +18,7 @@ def check(case: Case) -> Iterator[Seen]:
     if worker is None or steps < ENOUGH_STEPS.value:
         return
     for evaluation in worker.evaluations:
-        if evaluation.count > OFTEN.value * steps and use_of(evaluation, case.sources) is Use.LOGGED:
+        if evaluation.in_steps > OFTEN.value * steps and use_of(evaluation, case.sources) is Use.LOGGED:
             place = place_of(evaluation, case.sources)
             text = f"A tensor was logged {evaluation.count} times in {steps} steps{case.sources.quoted(place)}"
             yield Seen(Severity.WARNING, text, place, evaluation.count, evaluation.seconds or None)
@@ -28,7 +28,7 @@ def check(case: Case) -> Iterator[Seen]:
 def _trainer(case: Case, worker: WorkerReport, steps: int) -> Iterator[Seen]:
     """Checks logging_steps of the Hugging Face Trainer, which reads the loss each time."""
     found = written(case, "logging_steps")
-    reads = max((one.count for one in worker.evaluations if one.via.startswith("transformers/")), default=0)
+    reads = max((one.in_steps for one in worker.evaluations if one.via.startswith("transformers/")), default=0)
     if found is None or reads <= OFTEN.value * steps or written(case, "logging_strategy", ("no", "epoch")):
         return
     every, place = found

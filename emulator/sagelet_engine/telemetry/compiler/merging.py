@@ -122,9 +122,14 @@ def _places(values: Iterable[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
     found: dict[CallSite, CallSite] = {}
     for places in values:
         for one in places:
-            where = replace(one, count=0, seconds=0.0)
+            where = replace(one, count=0, seconds=0.0, repeats=0)
             known = found.get(where, where)
-            found[where] = replace(where, count=known.count + one.count, seconds=known.seconds + one.seconds)
+            found[where] = replace(
+                where,
+                count=known.count + one.count,
+                seconds=known.seconds + one.seconds,
+                repeats=known.repeats + one.repeats,
+            )
     return tuple(sorted(found.values(), key=lambda one: -one.count)[:MOST])
 
 
@@ -174,6 +179,7 @@ _MERGERS: dict[str, Callable[[list[Any]], Any]] = {
     "transfers": _transfers,
     "memory": _memory,
     "fallbacks": _counts,
+    "fallback_repeats": _counts,
     "replayed": _replayed,
     "graph": _graph,
     "evaluations": _places,

@@ -119,6 +119,13 @@ class CallSite:
     via: str = ""
     count: int = 0
     seconds: float = 0.0
+    #: Of `evaluations`, the calls in a step that had made the same call before, and those after the last step.
+    repeats: int = 0
+
+    @property
+    def in_steps(self) -> int:
+        """Returns in how many steps the call was made. An evaluation or a generation between two steps is in one."""
+        return max(0, self.count - self.repeats)
 
 
 @dataclass(frozen=True)
@@ -234,6 +241,8 @@ class Figures:
     transfers: Transfers = Transfers()
     memory: Memory = Memory()
     fallbacks: dict[str, int] = field(default_factory=dict)
+    #: Of XLA's fallbacks, those in a step that had the same before, and those after the last step.
+    fallback_repeats: dict[str, int] = field(default_factory=dict)
     graph: Graph = field(default_factory=Graph)
     replayed: Replayed = field(default_factory=Replayed)
     evaluations: tuple[CallSite, ...] = ()

@@ -46,7 +46,12 @@ def install(torch_xla: Any) -> None:
     saves.install(torch, recorder)
     inputs.install(torch, batches)
     inputs.install_parallel(batches)
-    stepping.install(recorder, batches.used)
+
+    def stepped() -> None:
+        batches.used()
+        counters.step_ended()
+
+    stepping.install(recorder, stepped)
     writer.install()
 
 
@@ -90,7 +95,7 @@ class CompiledWorker:
             **self._versions,
             "compiling_since_ms": self._compiling_since_ms,
             **self._recorder.document(),
-            **self._counters.document(breaks, steps.steps or steps.optimizer_steps),
+            **self._counters.document(breaks, steps.breaks_per_step(breaks)),
             "memory": memory.of_xla_device(platform),
             "collectives": self._recorder.exchanges.document(steps.intervals.exchange_share()),
         }

@@ -25,6 +25,8 @@ class Counters:
         self._idle = 0
         self._carried: dict[str, int] = {}
         self._carried_timed: dict[str, tuple[int, float]] = {}
+        #: By operation on the CPU: its count at the end of the last step that it ran in, and the number of such steps.
+        self._in_steps: dict[str, tuple[int, int]] = {}
         #: Executions on the device, or None for torch_xla's own client, which tells nobody when they end.
         self.executions = executions.of_process()
         #: The number of programs compiled when the seconds of compiling were read last, and these seconds.
@@ -62,6 +64,13 @@ class Counters:
             self._compile_seconds = (count, self._timed("CompileTime")[1])
         return self._compile_seconds[1]
 
+    def step_ended(self) -> None:
+        """Notes which operations ran on the CPU in a step. An evaluation between two steps is in one of them."""
+        for name in self._native._get_executed_fallback_ops():
+            count, (before, steps) = self._count(name), self._in_steps.get(name, (0, 0))
+            if count > before:
+                self._in_steps[name] = (count, steps + 1)
+
     def held_seconds(self) -> float:
         """Returns the seconds, since the last call, in which torch_xla waited for the device to take a program."""
         before, self._held = self._held, self._timed("DeviceLockWait")[1]
@@ -75,8 +84,9 @@ class Counters:
         """Returns the seconds so far in which values were copied from the device, waiting for it included."""
         return self._timed(_FROM_DEVICE)[1]
 
-    def document(self, breaks: int, steps: int) -> JsonObject:
+    def document(self, breaks: int, breaks_per_step: float) -> JsonObject:
         """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
+        fallbacks = self._fallbacks()
         compiles, compile_seconds = self._timed("CompileTime")
         return {
             "compiles": compiles,
@@ -91,11 +101,14 @@ class Counters:
                 "to_device": self._transfer("TransferToDeviceTime", "OutboundData"),
                 "from_device": self._transfer(_FROM_DEVICE, "InboundData"),
             },
-            "fallbacks": self._fallbacks(),
+            "fallbacks": fallbacks,
+            "fallback_repeats": {
+                name: count - self._in_steps.get(name, (0, 0))[1] for name, count in fallbacks.items()
+            },
             "graph": {
                 "nodes_max": int(max((sample[1] for sample in self._samples("TensorsGraphSize")), default=0)),
                 "breaks": breaks,
-                "breaks_per_step": round(breaks / steps, 3) if steps else 0.0,
+                "breaks_per_step": round(breaks_per_step, 3),
                 **xla.figures(),
             },
             "replayed": replays.figures(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -32,13 +33,18 @@ class _Calls:
     file: str
     count: int = 0
     seconds: float = 0.0
+    #: Calls in a step that had made the call before, and the step of the last call.
+    repeats: int = 0
+    step: int = -1
 
 
 class Places:
     """Counts and seconds by call and place."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Callable[[], int] | None = None) -> None:
+        """`steps` returns the number of steps so far, if it matters in how many steps a call was made."""
         self._found: dict[tuple[str, Where], _Calls] = {}
+        self._steps = steps
 
     def add(self, call: str, frame: FrameType | None, seconds: float = 0.0) -> None:
         """Counts a call. `frame` is the caller's."""
@@ -51,9 +57,15 @@ class Places:
             calls = self._found.setdefault(key, _Calls("" if code is None else shown(code.co_filename)))
         calls.count += 1
         calls.seconds += seconds
+        if self._steps is not None:
+            step = self._steps()
+            calls.repeats += step == calls.step
+            calls.step = step
 
     def listed(self) -> list[JsonObject]:
         """Returns the places, ready for JSON, the largest count first."""
+        # An evaluation after the last step belongs to no step.
+        now = -2 if self._steps is None else self._steps()
         entries = sorted(self._found.copy().items(), key=lambda item: -item[1].count)
         return [
             {
@@ -63,6 +75,7 @@ class Places:
                 "function": "" if code is None else code.co_name,
                 "via": via,
                 "count": calls.count,
+                "repeats": calls.repeats + (calls.step == now),
                 "seconds": round(calls.seconds, 6),
             }
             for (call, (code, line, via)), calls in entries

@@ -67,7 +67,7 @@ class Recorder:
             lambda: self.waits.seconds,
         )
         self.waits = DeviceWaits(self.steps.intervals, lambda: self.compile_seconds(), lambda: self.reading_seconds())
-        self.evaluations = Places()
+        self.evaluations = Places(lambda: self.steps.optimizer_steps)
         self.saves = Places()
         self.cuda_requests = Places()
         self.shapes: dict[tuple[int, ...], int] = {}

@@ -46,6 +46,9 @@ class Steps:
         #: Graphs that ran in between because a value was read, and the number that had run when one was last ended.
         self.breaks = 0
         self.graphs = 0
+        #: Steps without an evaluation or a saved file before their end, the breaks in them, and what was when the last
+        #: step ended.
+        self._plain_steps = self._plain_breaks = self._breaks_at = self._interruptions_at = 0
         #: Seconds that the script waited for batches so far, and rows that it trained on.
         self.waited = 0.0
         self.samples = 0
@@ -71,6 +74,16 @@ class Steps:
         """
         self.breaks += max(0, graphs - self.graphs)
         self.graphs = graphs
+
+    def breaks_per_step(self, breaks: int) -> float:
+        """Returns the graph breaks of a step, without those of evaluations. `breaks`: all so far.
+
+        A script that ends no graph has its optimizer steps only.
+        """
+        if self._plain_steps:
+            return self._plain_breaks / self._plain_steps
+        steps = self.steps or self.optimizer_steps
+        return breaks / steps if steps else 0.0
 
     def about_to_begin(self) -> None:
         """Sets the start of the first step to now. Called when the device is opened, a batch comes or a graph ends."""
@@ -112,6 +125,10 @@ class Steps:
             self.compiling_step_count += 1
             if len(self.compiling_steps) < MOST_COMPILING:
                 self.compiling_steps.append(self.steps)
+        if self.interruptions == self._interruptions_at:
+            self._plain_steps += 1
+            self._plain_breaks += self.breaks - self._breaks_at
+        self._breaks_at, self._interruptions_at = self.breaks, self.interruptions
         self.steps += 1
         self.last_ended = now
         self._counted_at, self._compiles = self.optimizer_steps, compiles
