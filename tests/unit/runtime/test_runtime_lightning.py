@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime.entry import patches
 from sagelet_runtime.torch_xla import lightning
 
 
@@ -73,7 +72,7 @@ def test_mixed_precision_is_float32_and_is_said(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_both_packages_are_patched(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     patched: dict[str, Any] = {}
-    monkeypatch.setattr(patches, "after", lambda name, patch: patched.update({name: patch}))
-    patches._activate_lightning()
+    monkeypatch.setattr(lightning, "after", lambda name, patch: patched.update({name: patch}))
+    lightning.activate()
     assert patched[f"{package}.plugins.precision.xla"] is lightning.install_precision
     assert patched[f"{package}.trainer.connectors.accelerator_connector"] is lightning.install_connector

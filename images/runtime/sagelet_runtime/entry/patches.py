@@ -39,7 +39,7 @@ def activate() -> None:
             _activate_lowerings()
         sys.meta_path.insert(0, PostImport("torch", install_without_torch_xla))
         if lightning.is_wanted(os.environ):
-            _activate_lightning()
+            lightning.activate()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(shuffling.MODULE, shuffling.install)
@@ -59,16 +59,6 @@ def _activate_replay() -> None:
     after(optimizers.ADAM, optimizers.install_adam)
     after(optimizers.ADAMW, optimizers.install_adamw)
     after(optimizers.SGD, optimizers.install_sgd)
-
-
-def _activate_lightning() -> None:
-    for names, patch in (
-        (lightning.ACCELERATORS, lightning.install_accelerator),
-        (lightning.CONNECTORS, lightning.install_connector),
-        (lightning.PRECISIONS, lightning.install_precision),
-    ):
-        for name in names:
-            after(name, patch)
 
 
 def _activate_lowerings() -> None:

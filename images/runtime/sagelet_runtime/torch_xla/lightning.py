@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sagelet_runtime.base.import_hook import after
 from sagelet_runtime.base.say import say_once
 from sagelet_runtime.base.world import from_environment
 
@@ -24,6 +25,17 @@ PRECISIONS = ("lightning.pytorch.plugins.precision.xla", "pytorch_lightning.plug
 def is_wanted(environ: Mapping[str, str]) -> bool:
     """True in a job of one worker."""
     return environ.get("WORLD_SIZE", "1") == "1" and from_environment(environ).size == 1
+
+
+def activate() -> None:
+    """Installs the hooks of this process."""
+    for names, patch in (
+        (ACCELERATORS, install_accelerator),
+        (CONNECTORS, install_connector),
+        (PRECISIONS, install_precision),
+    ):
+        for name in names:
+            after(name, patch)
 
 
 def install_accelerator(module: Any) -> None:
