@@ -41,10 +41,10 @@ SCRIPT = """
 
 
 def train(
-    base: Path, client: str, cache: Path, script: str = SCRIPT, **variables: str
+    base: Path, client: str, cache: Path, script: str = SCRIPT, *, forked: bool = False, **variables: str
 ) -> tuple[list[float], dict[str, Any], str]:
     """Runs a job in a directory of its own. Returns its losses, what its cache did, and its log."""
-    host = TrainingHost(base, instance_type="ml.m5.large")
+    host = TrainingHost(base, instance_type="ml.m5.large", forked=forked)
     host.environment = {"SAGELET_XLA_CLIENT": client, "SAGELET_COMPILE_CACHE": str(cache), **variables}
     host.script(script)
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
@@ -60,7 +60,7 @@ def train(
 def test_the_plugin_trains_as_the_built_in_client_and_compiles_once(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
-    own, off, _ = train(tmp_path / "builtin", "builtin", cache)
+    own, off, _ = train(tmp_path / "builtin", "builtin", cache, forked=True)
     assert (off["enabled"], list(cache.iterdir())) == (False, [])
     cold, first, log = train(tmp_path / "cold", "plugin", cache)
     named = f"lammps-jax-pjrt-cpu {metadata.version('lammps-jax-pjrt-cpu')} (PJRT C API 0.115)"
@@ -110,7 +110,7 @@ def test_a_script_that_chooses_the_cpu_itself_gets_the_plugin(tmp_path: Path) ->
     second = train(tmp_path / "later", "plugin", cache, script=later + SCRIPT)
     assert first[0] == second[0]
     assert (first[1]["enabled"], second[1]["misses"]) == (True, 0)
-    _, builtin, _ = train(tmp_path / "builtin", "builtin", cache, script=before + SCRIPT)
+    _, builtin, _ = train(tmp_path / "builtin", "builtin", cache, script=before + SCRIPT, forked=True)
     assert builtin["enabled"] is False
 
 

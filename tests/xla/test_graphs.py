@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.images.context import find_root
+from support import forked_python
 from support.flat import numbers
 
 pytestmark = pytest.mark.xla
@@ -21,7 +22,8 @@ ROUNDED = {"batch norm", "gradients"}
 
 def printed(program: str, *words: str, **variables: str) -> Any:
     environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **variables}
-    command = [sys.executable, PROGRAMS / program, *words]
+    # The walk through all calls is the witness of a Python of its own.
+    command = [forked_python.python() if words else sys.executable, PROGRAMS / program, *words]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.images.context import find_root
+from support import forked_python
 from support.training_host import TrainingHost
 
 pytestmark = pytest.mark.xla
@@ -19,9 +20,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 SCALAR_LOOP = "select-and-scatter"
 
 
-def run(program: str, **variables: str) -> Any:
+def run(program: str, python: str = sys.executable, **variables: str) -> Any:
     environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **variables}
-    command = [sys.executable, PROGRAMS / program]
+    command = [python, PROGRAMS / program]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -29,7 +30,7 @@ def run(program: str, **variables: str) -> Any:
 
 @pytest.fixture(scope="module")
 def pooled() -> Any:
-    return run("pooling.py")
+    return run("pooling.py", forked_python.python())
 
 
 def numbers(value: Any) -> list[float]:
@@ -114,7 +115,7 @@ GRADIENT = [1.0, 0.0] * 2 + [0.0] * 4 + [1.0, 0.0] * 2 + [0.0] * 4
 def test_a_job_has_the_lowerings_unless_it_refuses(
     tmp_path: Path, environment: dict[str, str], operations: list[int]
 ) -> None:
-    host = TrainingHost(tmp_path, environment)
+    host = TrainingHost(tmp_path, environment, forked=bool(environment))
     host.script(SCRIPT)
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
     assert ended.code == 0, ended.log

@@ -253,7 +253,7 @@ def test_an_answer_that_trickles_is_late(
     monkeypatch: pytest.MonkeyPatch, begun: bytes, more: bytes, proxied: bool
 ) -> None:
     """Each byte comes in time for a read of the socket, and the headers never end. The turn is another's again."""
-    monkeypatch.setattr(module, "READ_S", 0.5)
+    monkeypatch.setattr(module, "READ_S", 0.2)
     with Trickling(begun, more) as host:
         if proxied:
             monkeypatch.setattr(module, "getproxies", lambda: {"http": host.endpoint})
