@@ -6,7 +6,7 @@ import pytest
 
 from support.script_log import differences, numbers_of, script_lines
 
-BEFORE = """sagelet: XLA compiles what the script runs on its device, PJRT_DEVICE=CPU: this host has no GPU
+BEFORE = """sagelet: XLA compiles what runs on its device, PJRT_DEVICE=CPU: this host has no GPU
 Invoking script with the following command:
 
 /usr/bin/python train.py --lr 1

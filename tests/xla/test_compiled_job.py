@@ -105,7 +105,7 @@ def test_log_of_a_compiled_job(old_api: tuple[TrainingHost, Ended]) -> None:
     lines = [
         "Found configuration for Training Compiler",
         "Configuring SM Training Compiler...",
-        "sagelet: XLA compiles what the script runs on its device, PJRT_DEVICE=CPU_PLUGIN: ",
+        "sagelet: XLA compiles what runs on its device, PJRT_DEVICE=CPU_PLUGIN: ",
         "device: xla:0 (PJRT CPU:0",
     ]
     positions = [log.find(line) for line in lines]

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 
-from sagelet_runtime.base import compiler_faults, signals
+from sagelet_runtime.base import compiler_faults, memory_kills, signals
 from sagelet_runtime.entry import init, output_relay
 
 FRAMEWORK_MODULE = "sagelet_runtime.launch.framework:main"
@@ -32,6 +32,7 @@ def main() -> None:
     gc.enable()
     output_relay.install()
     compiler_faults.install()
+    memory_kills.install()
     toolkit_main()
 
 

@@ -114,6 +114,26 @@ def test_a_constraint_of_the_jobs_own_is_not_sagelets(own: str) -> None:
     assert "which sagelet keeps" in kept.seen.text
 
 
+@pytest.mark.parametrize("versions", ["none", "0.0.1"])
+def test_a_misspelled_name_is_corrected_before_a_version_is_recommended(versions: str) -> None:
+    text = (
+        f"ERROR: Could not find a version that satisfies the requirement reqeusts==2.31 (from versions: {versions})\n"
+        "ERROR: No matching distribution found for reqeusts==2.31\n"
+    )
+    asked = " Did you mean requests? requirements.txt says reqeusts: do not install\n"
+    remedy = instead(of(text + REPORTED + asked)["failed-install"])
+    assert "probably `requests` in place of `reqeusts`" in remedy
+    assert "--variant" not in remedy
+
+
+def test_a_version_of_a_name_that_the_index_does_not_have() -> None:
+    text = (
+        "ERROR: Could not find a version that satisfies the requirement zz==1 (from versions: none)\n"
+        "ERROR: No matching distribution found for zz==1\n"
+    )
+    assert "spelling" in instead(of(text + REPORTED)["failed-install"])
+
+
 def test_a_name_that_the_index_does_not_have() -> None:
     """Without a version it is as likely misspelt."""
     finding = of("ERROR: No matching distribution found for eniops\n" + REPORTED)["failed-install"]

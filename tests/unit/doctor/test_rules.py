@@ -495,16 +495,29 @@ def test_memory() -> None:
     assert "a batch has 16 rows" in told.seen.text
     killed = found(case(progress=failed("last words", out_of_memory=True)))["out-of-memory"]
     assert "The kernel killed" in killed.seen.text
-    signalled = found(case(progress=Progress("Failed", exit_code=137)))["out-of-memory"]
-    assert "SIGKILL" in signalled.seen.text
-    assert set(found(case(progress=failed("ExecuteUserScriptError:", "ExitCode -9")))) == {"out-of-memory"}
-    launched = ("ExecuteUserScriptError:", "ExitCode 137", 'ErrorMessage ""')
-    assert "The script was killed" in found(case(progress=failed(*launched)))["out-of-memory"].seen.text
-    named = 'ErrorMessage "worker 1 of 2 (algo-2, local rank 0) was killed by SIGKILL"'
-    assert "worker 1 of 2 (algo-2" in found(case(progress=failed(named)))["out-of-memory"].seen.text
-    assert set(found(case(progress=failed("traceback : Signal 9 (SIGKILL) received by PID 77")))) == {"out-of-memory"}
+    by_cgroup = ("ExitCode 137", 'ErrorMessage ""', 'ExtraInfo "OutOfMemory: Process killed by SIGKILL (signal 9)"')
+    assert "The kernel killed" in found(case(progress=failed(*by_cgroup)))["out-of-memory"].seen.text
     assert found(case(progress=Progress("Stopped", exit_code=137))) == {}
     assert set(found(case(progress=failed("ValueError: bad data")))) == {"script-error"}
+
+
+def test_signal_9_alone_does_not_say_that_memory_was_full() -> None:
+    """A launcher, a timeout and `kill -9` send it, too."""
+    reason = "AlgorithmError: , exit code: 137"
+    ended = found(case(progress=Progress("Failed", exit_code=137, reason=reason)))
+    assert set(ended) == {"script-exit"}
+    assert "Neither its container nor its cgroup" in str(ended["script-exit"].seen.instead)
+    told = {
+        'ExitCode -9\nErrorMessage ""': "ended by the signal SIGKILL",
+        'ExitCode 137\nErrorMessage ""': "ended by the signal SIGKILL",
+        'ExitCode 137\nErrorMessage "worker 1 of 2 was killed by SIGKILL"': "A worker was ended by",
+        'ExitCode 1\nErrorMessage "Signal 9 (SIGKILL) received by PID 7"': "A worker was ended by",
+    }
+    for said, seen in told.items():
+        text = f"ExecuteUserScriptError:\n{said}"
+        progress = replace(failed(*text.split("\n")), reason=f"AlgorithmError: {text}, exit code: 1")
+        (finding,) = found(case(progress=progress)).values()
+        assert (finding.rule.name, seen in finding.seen.text) == ("script-exit", True), said
 
 
 def test_a_checkpoint_that_cannot_be_loaded() -> None:

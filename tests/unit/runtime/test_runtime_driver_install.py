@@ -72,9 +72,9 @@ def test_pips_last_words_are_the_failure(driven: TrainingHost, install: str) -> 
     failure = ended.failure or ""
     assert failure.startswith('InstallRequirementsError:\nExitCode 1\nErrorMessage "')
     assert "No matching distribution found for tokenizers-for-test<0.13" in failure
-    assert "`sagelet image build --variant py39`" in failure
+    assert "the index has no tokenizers-for-test, or none for this Python" in failure
     assert "ERROR: No matching distribution found for tokenizers-for-test<0.13" in ended.log
-    assert "`sagelet image build --variant py39`" in ended.log
+    assert "the index has no tokenizers-for-test" in ended.log
     assert "the script runs" not in ended.log
 
 

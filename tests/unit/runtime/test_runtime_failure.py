@@ -83,6 +83,26 @@ def test_marks_under_the_code_go_first() -> None:
     assert all(f"frame_{n}\n" in text for n in range(15))
 
 
+def test_marks_behind_the_prefix_of_a_rank_go_too() -> None:
+    lines = traceback("ValueError: the reason", frames=12).split("\n")
+    marked = [part for line in lines for part in ([line, "    ~~~~~~^^^^^^^^"] if "call_" in line else [line])]
+    kept = fit([f"[rank0]: {line}" for line in marked])
+    assert not any("^^" in line for line in kept)
+    assert kept[-1].endswith("ValueError: the reason")
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=["a bar without an end", "a bar with one"])
+@pytest.mark.parametrize("rank", ["", "[rank0]: "])
+def test_a_progress_bar_does_not_push_the_exception_out(rank: str, end: str) -> None:
+    """tqdm writes each state over the one before, and Python's traceback follows on the same line."""
+    states = "".join(f"\r {done:3d}%|{'#' * 40}| {done}/100 [00:0{done % 10}<00:09,  1.00it/s]" for done in range(100))
+    error = "\n".join(f"{rank}{line}" for line in traceback("ValueError: the reason", frames=12).split("\n"))
+    text = collected(f"{states}{end}{error}")
+    assert text.endswith("ValueError: the reason")
+    assert "#" not in text
+    assert len(text) <= ERROR_BUDGET
+
+
 def test_a_long_message_keeps_its_beginning_and_some_frames() -> None:
     text = collected(traceback("RuntimeError: size mismatch\n" + "weight x\n" * 500, frames=30))
     assert len(text) <= ERROR_BUDGET

@@ -12,7 +12,7 @@ import pytest
 
 from sagelet_runtime.base import installed
 from sagelet_runtime.requirements import held_packages as requirements
-from sagelet_runtime.requirements import library_bounds, pip_errors
+from sagelet_runtime.requirements import library_bounds, near_names, pip_errors
 from sagelet_runtime.requirements.pip_errors import PipErrors
 from support.packages import wheel
 from support.training_host import RUNTIME
@@ -220,7 +220,6 @@ error: failed-wheel-build-for-install
         (OLD_SOURCE, ("sentencepiece==0.1.90", "No module named 'distutils'")),
         (OLD_BUILD, ("Could not build wheels for tokenizers", "can't find Rust compiler")),
         (NEW_BUILD, ("failed-wheel-build-for-install", "tokenizers")),
-        ("ERROR: No matching distribution found for tokenizers<0.13", ("tokenizers<0.13",)),
         ("ERROR: Could not find a version that satisfies the requirement x==1 (from versions: 2.0, 2.1)", ("2.1",)),
         ("ERROR: Package 'x' requires a different Python: 3.11.7 not in '<3.9'", ("requires a different Python",)),
     ],
@@ -241,6 +240,8 @@ def test_not_where_that_image_is_the_one(monkeypatch: pytest.MonkeyPatch) -> Non
     "text",
     [
         "ERROR: No matching distribution found for misspelt",
+        "ERROR: Could not find a version that satisfies the requirement zz==1 (from versions: none)\n"
+        "ERROR: No matching distribution found for zz==1",
         "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)",
         "ERROR: Could not open requirements file",
         "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
@@ -249,6 +250,60 @@ def test_not_where_that_image_is_the_one(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_not_for_what_is_missing_on_any_day(text: str) -> None:
     assert VARIANT not in said(text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("reqeusts", "requests"),
+        ("scikit_lern", "scikit-learn"),
+        ("sklearn", "scikit-learn"),
+        ("cv2", "opencv-python-headless"),
+        ("tranformers", "transformers"),
+    ],
+)
+@pytest.mark.parametrize("versions", ["none", "0.0.1, 0.0.2"], ids=["no such package", "somebody else's package"])
+def test_a_name_is_questioned_before_a_version_is_recommended(wrong: str, meant: str, versions: str) -> None:
+    text = said(
+        f"ERROR: Could not find a version that satisfies the requirement {wrong}==2.31 (from versions: {versions})\n"
+        f"ERROR: No matching distribution found for {wrong}==2.31"
+    )
+    assert f"Did you mean {meant}? requirements.txt says {wrong}" in text
+    assert VARIANT not in text
+    assert "ask for a version" not in text
+
+
+def test_a_name_like_no_other_is_not_guessed() -> None:
+    text = said("ERROR: Could not find a version that satisfies the requirement zz_none==1 (from versions: none)")
+    assert "Did you mean" not in text
+    assert "the index has no zz_none, or none for this Python" in text
+    assert near_names.near("x" * 100_000) is None
+    assert near_names.near("numpy") is None
+
+
+#: pip 25, of a repository that is not there: git gives advice after the cause.
+ADVICE = """
+  Running command git clone --filter=blob:none --quiet file:///nowhere/at/all.git /tmp/pip-req-build-1
+  fatal: '/nowhere/at/all.git' does not appear to be a git repository
+  fatal: Could not read from remote repository.
+
+  Please make sure you have the correct access rights
+  and the repository exists.
+  error: subprocess-exited-with-error
+
+  \u00d7 git clone --filter=blob:none --quiet file:///nowhere/at/all.git /tmp/pip-req-build-1 did not run successfully.
+  \u2502 exit code: 128
+  \u2570\u2500> See above for output.
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: subprocess-exited-with-error
+"""
+
+
+def test_the_reason_is_git_s_cause_and_not_its_advice() -> None:
+    first = said(ADVICE).split("\n")[0]
+    assert first == "fatal: '/nowhere/at/all.git' does not appear to be a git repository"
+    assert "and the repository exists" not in said(ADVICE)
 
 
 def test_the_remedy_fits_into_a_failure_reason() -> None:

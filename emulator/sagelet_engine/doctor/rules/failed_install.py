@@ -24,10 +24,13 @@ MESSAGE = r'^ErrorMessage "(?!"$)'
 CONSTRAINED = r"^\s{2,}The user requested \(constraint\) torch([-_.]?xla|vision|audio)?(?![-_.]?\w)"
 ASKED = r"^\s{2,}(The user requested [^(\s]|\S+ \S+ depends on )"
 UNREACHED = (r"\bRetrying \(Retry\(", r"\bCould not fetch URL\b", r"\b(NewConnectionError|NameResolutionError)\b")
-#: pip finds nothing that fits this Python, or cannot build it.
+#: The runtime's question (images/runtime, requirements/near_names.py).
+MEANT = re.compile(r"\bDid you mean (?P<name>[\w.-]*\w)\? requirements\.txt says (?P<wrong>[\w.-]*\w)")
+#: pip finds nothing that fits this Python, or cannot build it. `from versions: none` does not say that: nothing of that
+#: name may be there.
 UNFIT = (
-    r"\bNo matching distribution found for \S+ ?[=<>~!]",
-    r"\brequires a different Python\b",
+    r"\(from versions: (?!none\))",
+    r"\brequires? a different [Pp]ython\b",
     r"\b[Ff]ailed (building wheel|to build)\b",
     r"\bCould not build wheels\b",
     r"\bmetadata-generation-failed\b",
@@ -100,6 +103,11 @@ def remedy(case: Case) -> str | None:
         return HASH
     if last_match(case, (NO_SDK,)) is not None:
         return SDK
+    if (line := last_match(case, (MEANT.pattern,))) and (meant := MEANT.search(line)):
+        return (
+            f"Correct the name in requirements.txt: probably `{meant['name']}` in place of `{meant['wrong']}`. Do not "
+            "ask for another version of a name that you did not mean: an index may have such packages of other people."
+        )
     if last_match(case, UNFIT) is not None:
         return THEN
     return NAME if last_match(case, (UNKNOWN,)) is not None else None

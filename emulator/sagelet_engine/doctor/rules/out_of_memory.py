@@ -16,28 +16,19 @@ DEVICE = (
     r"std::bad_alloc",
     r"^MemoryError\b",
 )
-#: 128 + SIGKILL, as a runtime reports it.
-KILLED = 137
-#: Messages of sagelet about one of several workers (workers/cause.py), and of torchrun.
-KILLED_WORKER = (r"\bworker \d+\b.* was killed by SIGKILL\b", r"\bSignal 9 \(SIGKILL\) received by PID\b")
-#: The message of AWS's toolkit about a script that SIGKILL ended. The code is 137 if the script is a launcher of
-#: several workers.
-KILLED_SCRIPT = (r"\bExitCode (-9|137)\b", r"Process killed by SIGKILL")
+#: In the failure of AWS's toolkit, if the cgroup says so (images/runtime, memory_kills.py).
+CGROUP = (r"\bOutOfMemory: Process killed by SIGKILL\b",)
 
 
 def check(case: Case) -> Iterator[Seen]:
+    """SIGKILL alone does not say that memory was full: the container or the cgroup has to."""
     if not case.progress.failed:
         return
     line = last_match(case, DEVICE)
     if line is not None:
         yield Seen(Severity.ERROR, f"The job ran out of memory: {quoted(line)}{_sizes(case)}", failed_at(case))
-    elif case.progress.out_of_memory:
+    elif case.progress.out_of_memory or last_match(case, CGROUP):
         yield Seen(Severity.ERROR, f"The kernel killed a process of the job for memory{_sizes(case)}")
-    elif case.progress.exit_code == KILLED or last_match(case, (*KILLED_WORKER, *KILLED_SCRIPT)):
-        worker = last_match(case, KILLED_WORKER)
-        who = f"A worker was killed by SIGKILL ({quoted(worker)})" if worker else "The script was killed by SIGKILL"
-        text = f"{who}, which sagelet did not send: the kernel does so when memory is full"
-        yield Seen(Severity.ERROR, text + _sizes(case))
 
 
 def _sizes(case: Case) -> str:

@@ -85,9 +85,14 @@ _SIGNALS = {
     "free space of the data directory's disk.",
     "SIGFPE": "A native library divided an integer by zero. Set PYTHONFAULTHANDLER=1 in the job's Environment: Python "
     "then prints the line of the script.",
+    "SIGKILL": "Something killed the script; sagelet did not. Neither its container nor its cgroup says that memory "
+    "was full. Without these the kernel's log says it (`dmesg`): then lower the batch size. Look for `kill -9`, a "
+    "timeout, or a launcher that ended the other workers.",
     "SIGTERM": "Something in the job ended the script; sagelet sends SIGTERM only when a job is stopped. Look for "
     "`kill`, a timeout, or a launcher that ended the other workers.",
 }
+#: Messages of sagelet about one of several workers (workers/cause.py), and of torchrun.
+_KILLED_WORKER = (r"\bworker \d+\b.* was killed by SIGKILL\b", r"\bSignal 9 \(SIGKILL\) received by PID\b")
 #: The failure file of AWS's toolkit, and sagelet's text in FailureReason if there is no such file.
 _TOOLKITS = re.compile(r"\w+Error:\s*\nExitCode |Framework Error: |OutOfMemory: ")
 #: What an engine says about a container whose program it could not start.
@@ -185,6 +190,10 @@ def ended(case: Case) -> Iterator[Seen]:
         return
     if reason:
         yield Seen(Severity.ERROR, f"The job gave its reason: {quoted(reason)}", instead=_TOLD)
+        return
+    if worker := last_match(case, _KILLED_WORKER):
+        text = f"A worker was ended by the signal SIGKILL ({quoted(worker)})"
+        yield Seen(Severity.ERROR, text, instead=_SIGNALS["SIGKILL"])
         return
     name = _signal(code)
     said = f"; its last line was {quoted(last)}" if (last := _last_words(case)) else ""

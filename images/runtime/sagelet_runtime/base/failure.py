@@ -28,7 +28,9 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 #: Beginnings of what the interpreter and torch print while they shut down. It is not why the script failed.
 _AFTERMATH = ("Exception ignored in", "Error in atexit", "Error in sys.excepthook")
 _FRAME = re.compile(r"^(\[rank\d+\]: ?)?\s")
-_MARKS = re.compile(r"^\s*[~^]+\s*$")
+_MARKS = re.compile(r"^(\[rank\d+\]: ?)?\s*[~^]+\s*$")
+#: The header at the end of a line that a progress bar began: bars end without a line feed.
+_AFTER_BAR = re.compile(r"(?:\d%\||\bit/s\]|\bs/it\]|\bit \[).*?(?P<header>(?:\[rank\d+\]: ?)?Traceback \(.*)$")
 _GAP = "..."
 
 
@@ -54,6 +56,7 @@ class ErrorCollector:
 
     def feed(self, line: str) -> None:
         self._misses.feed(line)
+        line = _without_bar(line)
         if _HEADER_LINE.match(line) and not self._continues():
             self._lines, self._size, self.has_traceback = [], 0, True
             self._append(line)
@@ -81,6 +84,13 @@ class ErrorCollector:
         if self._size < self._limit:
             self._lines.append(line[: self._limit - self._size])
             self._size += len(line) + 1
+
+
+def _without_bar(line: str) -> str:
+    """Returns what a terminal would show of a line: a progress bar goes back to its start for each of its states."""
+    line = line.rstrip("\r\n").rpartition("\r")[2]
+    found = _AFTER_BAR.search(line) if _HEADER in line else None
+    return found["header"] if found else line
 
 
 def without_error(code: int, last_text: str, fatal: str = "") -> str:

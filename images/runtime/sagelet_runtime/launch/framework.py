@@ -264,7 +264,7 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
         return {**added, **_inductor_environment(choice, job, environ)}
     compilation.write(job.output_data_dir, job.current_host, choice)
     # Nothing has been compiled yet. The report says what was: scripts may train without torch_xla.
-    say(f"XLA compiles what the script runs on its device, PJRT_DEVICE={choice.kind}: {choice.reason}")
+    say(f"XLA compiles what runs on its device, PJRT_DEVICE={choice.kind}: {choice.reason}")
     if traced_once:
         say("Dynamo traces models once, in place of at each step")
     _put_startup_first()

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from sagelet_runtime.base.failure import ERROR_BUDGET
-from sagelet_runtime.requirements import library_bounds
+from sagelet_runtime.requirements import library_bounds, near_names
 
 #: A variable of the job's Environment. With `exact`, pip installs what requirements.txt says, whatever that breaks.
 PINS, EXACT = "SAGELET_PINS", "exact"
@@ -43,11 +43,15 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _VERSIONS = re.compile(r"\(from versions: .{80,}?(?P<newest>(?:, [^,()]+){1,3})\)")
 #: The Python of the image for old scripts (docs/how-to/images-of-their-day.md).
 _OF_THEN = (3, 9)
-#: Errors that say that no release fits this Python. A name without a version does not count: it may be misspelt.
+#: A requirement that no release fits, and the releases that the index has.
+_UNMET = re.compile(r"satisfies the requirement (?P<name>[\w.-]*\w).* \(from versions: (?P<versions>[^)]*)\)")
+_MISSING = re.compile(r"^No matching distribution found for (?P<name>[\w.-]*\w)")
+#: The cause that git and hg give. Advice follows it.
+_CAUSE = re.compile(r"^(?:fatal|abort): \S")
+#: Errors that say that no release fits this Python. `from versions: none` does not: the name may be misspelt.
 _UNFIT = re.compile(
-    r"\(from versions: (?!none\))|"
-    r"^No matching distribution found for \S+ ?[=<>~!]"
-    r"|requires a different Python"
+    r"\(from versions: (?!none\))"
+    r"|requires? a different [Pp]ython"
     r"|^(Failed building wheel|Could not build wheels|failed-wheel-build|metadata-generation)"
 )
 
@@ -62,9 +66,13 @@ class PipErrors:
         self._constraints: list[str] = []
         self._asked: list[str] = []
         self._unfit = False
+        #: The requirement without a release, and True if the index has none at all.
+        self._unmet, self._unknown = "", False
         self._collected = ""
         self._ran = ""
         self._cause = ""
+        #: What the program that runs has named as the cause of its failure.
+        self._told = ""
         self._crashed = False
         self._last = ""
         self._lists = False
@@ -94,8 +102,10 @@ class PipErrors:
 
     def _feed_program(self, line: str) -> None:
         """Notes a program that failed after pip had passed its output on: its last line, and the command that ran."""
-        if line.strip() == _ENDED and not self._last.lstrip().startswith(_NOTE):
-            self._cause = self._last.strip()
+        if _CAUSE.match(line.strip()) and not self._told:
+            self._told = line.strip()
+        elif line.strip() == _ENDED and not self._last.lstrip().startswith(_NOTE):
+            self._cause, self._told = self._told or self._last.strip(), ""
         elif (ran := _RAN.match(line)) is not None:
             self._ran = ran["what"]
         elif _ARROW in line:
@@ -106,6 +116,9 @@ class PipErrors:
         if _NOISE.search(said):
             return
         self._unfit = self._unfit or _UNFIT.search(said) is not None
+        if (unmet := _UNMET.search(said) or _MISSING.match(said)) is not None:
+            self._unmet = unmet["name"]
+            self._unknown = self._unknown or unmet.groupdict().get("versions") == "none"
         # This error does not name the package.
         of = f" of {self._collected}" if said == "metadata-generation-failed" and self._collected else ""
         self._lines.append(said + of)
@@ -123,7 +136,19 @@ class PipErrors:
         said = "\n ".join(_fitted([_CREDENTIALS.sub("****", line) for line in (*self._lines, *last)]))
         if self._constraints:
             return f"{said}\n {self._collision()}"
-        return said + self._another_python()
+        return said + (self._another_name() or self._another_python())
+
+    def _another_name(self) -> str:
+        """Returns a question about the name of a requirement. Empty if there is no reason to ask."""
+        meant = near_names.near(self._unmet) if self._unmet else None
+        if meant is not None:
+            return (
+                f"\n Did you mean {meant}? requirements.txt says {self._unmet}: do not install a version of a name "
+                "that you did not mean"
+            )
+        if self._unknown and not self._unfit:
+            return f"\n Look at the spelling: the index has no {self._unmet}, or none for this Python and platform"
+        return ""
 
     def _another_python(self) -> str:
         if sys.version_info[:2] <= _OF_THEN or not self._unfit:
