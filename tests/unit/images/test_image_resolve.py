@@ -138,6 +138,31 @@ def test_tensorflow_is_refused(resolver: Resolver, image: str) -> None:
     assert explain_absent(resolution) == resolution.refusal
 
 
+@pytest.mark.parametrize(
+    ("uri", "rule", "instead"),
+    [
+        ("811284229777.dkr.ecr.us-east-1.amazonaws.com/blazingtext:1", "built-in-algorithms", "PyTorch estimator"),
+        ("382416733822.dkr.ecr.us-east-1.amazonaws.com/linear-learner:1", "built-in-algorithms", "PyTorch estimator"),
+        ("683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1", "xgboost", "requirements.txt"),
+        ("433757028032.dkr.ecr.us-west-2.amazonaws.com/xgboost:latest", "xgboost", "requirements.txt"),
+    ],
+)
+def test_aws_s_closed_images_are_refused_as_such(resolver: Resolver, uri: str, rule: str, instead: str) -> None:
+    """That no ECR repository has them is false."""
+    resolution = resolver.resolve(uri)
+    assert (resolution.rule, resolution.local_image) == (rule, None)
+    refusal = resolution.refusal or ""
+    assert "AWS's closed image" in refusal
+    assert "cannot run here" in refusal
+    assert instead in refusal
+    assert f"`sagelet image map {uri} LOCAL_IMAGE`" in refusal
+
+
+@pytest.mark.parametrize("name", ["xgboost", "linear-learner"])
+def test_a_repository_of_one_s_own_may_have_such_a_name(resolver: Resolver, name: str) -> None:
+    assert resolver.resolve(f"123456789012.dkr.ecr.us-east-1.amazonaws.com/{name}:1").is_literal
+
+
 def test_trainium_is_refused(resolver: Resolver) -> None:
     resolution = resolver.resolve(f"{CLASSIC}/pytorch-training-neuronx:2.1.2-neuronx-py310-sdk2.18.0-ubuntu20.04")
     assert resolution.local_image is None

@@ -67,6 +67,17 @@ print(torch.load(sys.argv[1])["args"].lr)
         assert ended.returncode == code, ended.stderr
 
 
+def test_an_image_that_never_was_had_no_versions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tag is free text, also in a user's own repository."""
+    monkeypatch.setattr(image, "versions", lambda: FOUND)
+    for tag, known in (("9.9.9", False), ("1.13.7", False), ("1.13.1", True), ("1.13", True)):
+        uri = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:{tag}-gpu-py39"
+        image.say_what_stands_in({"SAGELET_TRAINING_IMAGE": uri})
+        assert (f"that image had PyTorch {tag}" in capsys.readouterr().out) is known
+
+
 def test_both_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(image, "versions", lambda: FOUND)
     image.say_what_stands_in({"SAGELET_TRAINING_IMAGE": HUGGING_FACE})

@@ -12,6 +12,12 @@ _TAG = re.compile(
     r":(?P<torch>\d+(?:\.\d+)*)(?:-transformers(?P<transformers>\d+(?:\.\d+)*))?-(?:[cg]pu)-py(?P<python>\d+)"
 )
 
+#: The releases of PyTorch for which AWS made training images (image_uri_config of SageMaker's Python SDK 2.257).
+RELEASES = frozenset({
+    "0.4.0", "1.0.0", "1.1.0", "1.2.0", "1.3.1", "1.4.0", "1.5.0", "1.6.0", "1.7.1", "1.8.0", "1.8.1",
+    "1.9.0", "1.9.1", "1.10.0", "1.10.2", "1.11.0", "1.12.0", "1.12.1", "1.13.1", "2.0.0", "2.0.1", "2.1.0",
+    "2.1.2", "2.2.0", "2.3.0", "2.3.1", "2.4.0", "2.5.0", "2.5.1", "2.6.0", "2.7.0", "2.7.1", "2.8.0",
+})  # fmt: skip
 #: Removed features, by package and the first version without each. Lists only what training scripts of those versions
 #: use and what the package hugging_face does not restore.
 _GONE = {
@@ -42,10 +48,16 @@ def say_what_stands_in(environ: Mapping[str, str]) -> None:
     say(f"in place of {uri} the job has {', '.join(parts)}")
     asked = versions_of(uri)
     gone = missing(asked, found)
-    if gone:
+    if gone and is_an_image(asked):
         theirs = ", ".join(f"{_NAMES[name]} {version}" for name, version in asked.items())
         nearer = f". {NEARER}" if has_nearer(asked, found) else ""
         say(f"that image had {theirs}; a script of that time may miss here: {'; '.join(gone)}{nearer}")
+
+
+def is_an_image(asked: Mapping[str, str]) -> bool:
+    """True if AWS made an image of that PyTorch. A tag may name any version, and the alias 1.13 has no third number."""
+    torch = asked.get("torch", "")
+    return torch in RELEASES or any(release.rpartition(".")[0] == torch for release in RELEASES)
 
 
 def loading_environment(environ: Mapping[str, str]) -> dict[str, str]:
