@@ -5,7 +5,7 @@ The scope of the servers is `--sagelet-scope` or the ini setting `sagelet_scope`
 pytest-xdist each worker has its own servers, with their own ports and directories.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pytest
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Scope = Literal["session", "package", "module", "class", "function"]
 SETTING = "sagelet_scope"
+#: The servers of the run, and of a test what its jobs are asked of: a server or an account.
+_SERVER: "pytest.StashKey[Server]" = pytest.StashKey()
+_OWN: "pytest.StashKey[Account | FastForward]" = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +35,32 @@ def pytest_configure(config: pytest.Config) -> None:
     chosen = config.getini(SETTING)
     if chosen and chosen not in get_args(Scope):
         raise pytest.UsageError(f"{SETTING} = {chosen}: it must be one of {', '.join(get_args(Scope))}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Generator[None, Any, None]:
+    """Shows the FailureReason and the last lines of the jobs that failed while a test ran that failed, too."""
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
+    if report.failed and call.when == "call":
+        report.sections.extend(_failed_jobs(item, call.start))
+
+
+def _failed_jobs(item: pytest.Item, since: float) -> list[tuple[str, str]]:
+    fixtures = getattr(item, "fixturenames", ())
+    own = item.stash.get(_OWN, None)
+    asked = own or (item.config.stash.get(_SERVER, None) if "sagelet_server" in fixtures else None)
+    if asked is None:
+        return []
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from sagelet.testing.failures import sections
+
+    try:
+        # The time of fast-forward is simulated, and its server is the test's own.
+        return list(sections(asked.session(), None if "sagelet_fast_forward" in fixtures else since))
+    except (BotoCoreError, ClientError) as error:
+        return [("sagelet", f"Which jobs failed is not known: {error}")]
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:  # noqa: ARG001 - pytest passes both by name
@@ -51,11 +80,14 @@ def sagelet_options() -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope=_scope)
-def sagelet_server(tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any]) -> "Iterator[Server]":
+def sagelet_server(
+    tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any], request: pytest.FixtureRequest
+) -> "Iterator[Server]":
     """A `sagelet.testing.Server`: on a port of its own, with a data directory in pytest's temporary directory."""
     from sagelet.testing.server import Server
 
     with Server(tmp_path_factory.mktemp("sagelet"), **sagelet_options) as server:
+        request.config.stash[_SERVER] = server
         yield server
 
 
@@ -72,12 +104,13 @@ def sagelet_session(sagelet_server: "Server") -> "boto3.Session":
 
 
 @pytest.fixture
-def sagelet_account(sagelet_server: "Server") -> "Iterator[Account]":
+def sagelet_account(sagelet_server: "Server", request: pytest.FixtureRequest) -> "Iterator[Account]":
     """A `sagelet.testing.Account`: an account of the server that is the test's own, and empty.
 
     After the test its jobs are stopped and its buckets removed.
     """
     with sagelet_server.account() as account:
+        request.node.stash[_OWN] = account
         yield account
 
 
@@ -119,10 +152,11 @@ def _account_of(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def sagelet_fast_forward(
-    tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any]
+    tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any], request: pytest.FixtureRequest
 ) -> "Iterator[FastForward]":
     """A `sagelet.testing.FastForward`: a server whose jobs are Python functions, in simulated time."""
     from sagelet.testing.fast_forward import FastForward
 
     with FastForward(tmp_path_factory.mktemp("sagelet"), **sagelet_options) as server:
+        request.node.stash[_OWN] = server
         yield server

@@ -78,6 +78,46 @@ def test_each_worker_of_xdist_has_a_server_of_its_own(pytester: pytest.Pytester)
     assert len(set(notes.read_text().split())) == 2
 
 
+FAILED_JOB = """
+    def body(name):
+        image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
+        return {
+            "TrainingJobName": name, "RoleArn": "arn:aws:iam::123456789012:role/service-role/SageMaker",
+            "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
+            "OutputDataConfig": {"S3OutputPath": "s3://out/models"},
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+        }
+
+    def test_fails(sagelet_fast_forward):
+        @sagelet_fast_forward.train
+        def train(job):
+            for step in range(20):
+                job.print(f"step {step}")
+            raise ValueError("the data are gone")
+
+        session = sagelet_fast_forward.session()
+        session.client("s3").create_bucket(Bucket="out")
+        session.client("sagemaker").create_training_job(**body("nightly"))
+        assert sagelet_fast_forward.wait("nightly")["TrainingJobStatus"] == "Completed"
+
+    def test_fails_without_a_job(sagelet_fast_forward):
+        assert False
+"""
+
+
+def test_a_failed_test_shows_why_its_job_failed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FAILED_JOB)
+    ran = pytester.runpytest_subprocess(*OPTIONS)
+    ran.assert_outcomes(failed=2)
+    text = ran.stdout.str()
+    assert text.count("sagelet: training job nightly failed") == 1
+    assert "AlgorithmError: ValueError: the data are gone, exit code: 1" in text
+    assert "Last lines of nightly/algo-1-" in text
+    assert "step 19" in text
+    assert "step 5\n" not in text.partition("Last lines of nightly")[2]
+
+
 def test_scope_and_settings_are_configurable(pytester: pytest.Pytester) -> None:
     notes = add(pytester)
     pytester.makeini("[pytest]\nsagelet_scope = module\n")

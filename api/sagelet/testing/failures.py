@@ -1,0 +1,43 @@
+"""What pytest shows of the jobs that failed while a test ran: their FailureReason and their last lines."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import boto3
+
+#: The most jobs of a kind, and the lines of each.
+MOST, LINES = 3, 10
+#: By kind: the operations, the key of the list, the key of the name, the log group.
+_KINDS = (
+    ("training_job", "TrainingJobSummaries", "TrainingJobName", "/aws/sagemaker/TrainingJobs"),
+    ("processing_job", "ProcessingJobSummaries", "ProcessingJobName", "/aws/sagemaker/ProcessingJobs"),
+)
+
+
+def sections(session: "boto3.Session", since: float | None) -> Iterator[tuple[str, str]]:
+    """Yields a title and a text for each failed job of the session's account, the newest first.
+
+    `since`: seconds since the epoch; jobs that changed last before then are left out. None: all jobs.
+    """
+    sagemaker = session.client("sagemaker")
+    after = {} if since is None else {"LastModifiedTimeAfter": datetime.fromtimestamp(since, timezone.utc)}
+    newest: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": MOST, **after}
+    for kind, listed, key, group in _KINDS:
+        found = getattr(sagemaker, f"list_{kind}s")(StatusEquals="Failed", **newest)[listed]
+        for name in (one[key] for one in found):
+            reason = getattr(sagemaker, f"describe_{kind}")(**{key: name}).get("FailureReason", "")
+            title = f"sagelet: {kind.replace('_', ' ')} {name} failed"
+            yield title, "\n".join([reason, *_last_lines(session, group, name)])
+
+
+def _last_lines(session: "boto3.Session", group: str, name: str) -> list[str]:
+    """Returns the last lines of a job's newest stream, under a heading. Empty if it printed nothing."""
+    logs = session.client("logs")
+    streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")["logStreams"]
+    if not streams:
+        return []
+    newest = max(streams, key=lambda one: one.get("lastEventTimestamp", 0))["logStreamName"]
+    events = logs.get_log_events(logGroupName=group, logStreamName=newest, limit=LINES, startFromHead=False)["events"]
+    return [f"Last lines of {newest}:", *(event["message"] for event in events)] if events else []
