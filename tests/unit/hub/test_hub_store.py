@@ -389,3 +389,33 @@ def test_a_draft_that_its_command_drops_meanwhile_is_no_error(
     add_files(data, source, "gpt2")
     monkeypatch.setattr(HubStore, "_abandoned", lambda self: [self.root / store.DRAFTS / "gone"])
     assert HubStore(data).collect().files == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "configuration", "header", "labels"),
+    [
+        ("nyu-mll/glue", "sst2", "sentence,label,idx", ["negative", "positive"]),
+        ("glue", "rte", "sentence1,sentence2,label", ["entailment", "not_entailment"]),
+        ("glue", "sst2", '"sentence","label"', ["negative", "positive"]),
+        ("glue", "stsb", "sentence1,sentence2,label,idx", None),
+        ("glue", "sst2", "sentence,label,mine", None),
+        ("glue", "sst2", "sentence,target", None),
+        ("my/reviews", "sst2", "sentence,label,idx", None),
+        ("glue", "sst2", "x" * 100_000, None),
+    ],
+)
+def test_the_card_of_glue_names_its_labels(
+    data: Path, tmp_path: Path, name: str, configuration: str, header: str, labels: list[str] | None
+) -> None:
+    """Its scripts ask for `features["label"].names`, which a CSV does not have."""
+    files = {f"{configuration}/{split}.csv": f"{header}\na,1,0\n" for split in ("train", "validation")}
+    add_files(data, write_files(tmp_path / "files", files), name, Kind.DATASET)
+    repository = HubStore(data).find(Kind.DATASET, name)
+    commit = repository.commit("main") if repository else None
+    assert commit is not None
+    with HubStore(data).open(commit.files["README.md"]) as opened:
+        text = opened.read().decode()
+    assert ("class_label:" in text) is (labels is not None)
+    for number, label in enumerate(labels or ()):
+        assert f"          '{number}': {label}\n" in text
+    assert f"- config_name: '{configuration}'\n  data_files:" in text
