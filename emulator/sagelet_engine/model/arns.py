@@ -1,6 +1,15 @@
 """ARNs in the partition of their region: `aws`, `aws-cn` in China, `aws-us-gov` in GovCloud (AWS General Reference)."""
 
-_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+#: By the beginning of the region's name, as in botocore's table of partitions.
+_PARTITIONS = {
+    "cn-": "aws-cn",
+    "us-gov-": "aws-us-gov",
+    "us-iso-": "aws-iso",
+    "us-isob-": "aws-iso-b",
+    "us-isof-": "aws-iso-f",
+    "eu-isoe-": "aws-iso-e",
+    "eusc-": "aws-eusc",
+}
 
 
 def partition(region: str) -> str:

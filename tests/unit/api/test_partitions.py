@@ -1,12 +1,15 @@
 """ARNs of regions in China and GovCloud have their own partition, and are read whole."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import botocore
 import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model import arns
 from support.api_world import ACCOUNT, ApiWorld
 from support.pipelines import ROLE, definition, fail
 from support.processing import processing_request
@@ -23,12 +26,24 @@ def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
         yield running
 
 
+def test_the_partition_of_every_region_is_that_of_botocore() -> None:
+    partitions = json.loads((Path(botocore.__file__).parent / "data/partitions.json").read_text())["partitions"]
+    wrong = [
+        (region, one["id"])
+        for one in partitions
+        for region in one["regions"]
+        if not region.endswith("-global") and arns.partition(region) != one["id"]
+    ]
+    assert wrong == []
+    assert len(partitions) >= 7
+
+
 @pytest.mark.parametrize(("region", "partition"), PARTITIONS.items())
 def test_each_kind_has_the_partition_of_its_region(world: ApiWorld, region: str, partition: str) -> None:
     sagemaker, logs = world.client("sagemaker", region), world.client("logs", region)
     tags = {"Tags": [{"Key": "team", "Value": "ads"}]}
     start = f"arn:{partition}:sagemaker:{region}:{ACCOUNT}:"
-    arns = {
+    made = {
         "training-job/one": sagemaker.create_training_job(**request("one"), **tags)["TrainingJobArn"],
         "processing-job/two": sagemaker.create_processing_job(**processing_request("two"), **tags)["ProcessingJobArn"],
         "hyper-parameter-tuning-job/three": sagemaker.create_hyper_parameter_tuning_job(
@@ -39,13 +54,13 @@ def test_each_kind_has_the_partition_of_its_region(world: ApiWorld, region: str,
             PipelineDefinition=definition(fail("Ends", "over")), **tags,
         )["PipelineArn"],
     }  # fmt: skip
-    assert arns == {name: f"{start}{name}" for name in arns}
-    for arn in arns.values():
+    assert made == {name: f"{start}{name}" for name in made}
+    for arn in made.values():
         assert sagemaker.list_tags(ResourceArn=arn)["Tags"] == tags["Tags"]
     execution = sagemaker.start_pipeline_execution(PipelineName="four", ClientRequestToken="s" * 32)
     assert execution["PipelineExecutionArn"].startswith(f"{start}pipeline/four/execution/")
     described = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution["PipelineExecutionArn"])
-    assert described["PipelineArn"] == arns["pipeline/four"]
+    assert described["PipelineArn"] == made["pipeline/four"]
     logs.create_log_group(logGroupName="own")
     (group,) = logs.describe_log_groups(logGroupNamePrefix="own")["logGroups"]
     assert group["logGroupArn"] == f"arn:{partition}:logs:{region}:{ACCOUNT}:log-group:own"
