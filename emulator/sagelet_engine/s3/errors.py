@@ -66,5 +66,15 @@ class DiskFull(SageletError):
     """There is no space left for the object. Nothing of it was kept."""
 
 
+class CustomerKeyNeeded(ObjectDamaged):
+    """The object came with a customer's key (SSE-C), without which nobody reads it."""
+
+    def __init__(self, bucket: str, key: str) -> None:
+        super().__init__(
+            f"s3://{bucket}/{key}: The object was stored using a form of Server Side Encryption. The correct "
+            "parameters must be provided to retrieve the object. (It came with a customer's key, SSE-C: no job has it.)"
+        )
+
+
 class DamagedObject(ObjectDamaged):
     """The file behind an object is gone or was replaced: somebody changed the data directory."""

@@ -40,7 +40,7 @@ class StoredObject:
     #: Without quotes: the MD5, or the MD5 of the parts' MD5s with the number of parts.
     etag: str
     modified_ms: int
-    #: What the client said about the object (content type, user metadata, ...); means nothing to the store.
+    #: What the client said about the object (content type, user metadata, ...).
     attributes: Mapping[str, Any] = field(default_factory=dict)
     #: Base64, by algorithm.
     checksums: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +50,12 @@ class StoredObject:
     parts: tuple[ObjectPart, ...] = ()
     #: The mtime of a file that is shared with an imported directory. It shows a change from outside.
     linked_ns: int | None = None
+
+    @property
+    def customer_key(self) -> str | None:
+        """The MD5 of the customer's key (SSE-C) that a reader must have. None: anybody who may read it can."""
+        key: str | None = self.attributes.get("SSECustomerKeyMD5")
+        return key
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.checksums import Digests
-from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchBucket, NoSuchKey
+from sagelet_engine.s3.errors import BucketNotEmpty, CustomerKeyNeeded, DamagedObject, NoSuchBucket, NoSuchKey
 from sagelet_engine.s3.files import Files, clean_disk_full
 from sagelet_engine.s3.group_commit import Check, Commit, GroupCommit
 from sagelet_engine.s3.records import Bucket, StoredObject
@@ -46,6 +46,16 @@ def anything(_current: StoredObject | None) -> None:
 
 #: A Check of one key among several: the key is kept if this returns True.
 Spare = Callable[[str, StoredObject | None], bool]
+
+
+#: Raises for an object that may not be read.
+MayRead = Callable[[StoredObject], None]
+
+
+def without_key(stored: StoredObject) -> None:
+    """The MayRead of a reader who has no customer's key. Raises CustomerKeyNeeded."""
+    if stored.customer_key is not None:
+        raise CustomerKeyNeeded(stored.bucket, stored.key)
 
 
 def nothing(_key: str, _current: StoredObject | None) -> bool:
@@ -321,16 +331,18 @@ class S3Store:
             raise NoSuchKey(bucket, key)
         return stored
 
-    def open(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+    def open(self, bucket: str, key: str, may_read: MayRead = without_key) -> tuple[StoredObject, BinaryIO]:
         """Returns an object and its opened bytes, which stay the same whatever happens to the key.
 
-        Raises NoSuchBucket, NoSuchKey, DamagedObject.
+        `may_read`: raises for an object that the caller may not read. Raises NoSuchBucket, NoSuchKey, DamagedObject,
+        and what `may_read` raises: CustomerKeyNeeded unless it is given.
         """
         while True:
             stored = self.head(bucket, key)
+            may_read(stored)
             data = self.files.open(stored.file_id, stored.path)
             if data is None:
-                return self._open_at_rest(bucket, key)
+                return self._open_at_rest(bucket, key, may_read)
             try:
                 same = self.head(bucket, key).file_id == stored.file_id
             except BaseException:
@@ -340,10 +352,11 @@ class S3Store:
                 return stored, _sound(stored, data)
             data.close()
 
-    def _open_at_rest(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+    def _open_at_rest(self, bucket: str, key: str, may_read: MayRead) -> tuple[StoredObject, BinaryIO]:
         """Opens an object while no writer moves files. A file that is missing then is gone."""
         with self.committing():
             stored = self.head(bucket, key)
+            may_read(stored)
             return stored, _sound(stored, self.files.open(stored.file_id, stored.path))
 
     def delete(self, bucket: str, keys: Iterable[str], *, spare: Spare = nothing) -> list[StoredObject]:

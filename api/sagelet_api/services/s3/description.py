@@ -1,6 +1,7 @@
 """What the store keeps of a client's metadata about an object, and how S3 returns it.
 
-Server-side encryption is a part of it: it is reported but not done, since the disk is the user's own. An object has the
+Server-side encryption is a part of it: it is reported but not done, since the disk is the user's own. What came with a
+customer's key needs it (`customer_keys.py`). An object has the
 encryption that its request names, otherwise its bucket's default at that moment: what PutBucketEncryption has set, or
 SSE-S3, as on AWS since January 2023.
 """
@@ -12,6 +13,7 @@ from urllib.parse import parse_qsl
 from sagelet_api.protocol.header_rules import is_name, is_value
 from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request
+from sagelet_api.services.s3 import customer_keys
 from sagelet_api.services.s3.acls import check_acl
 from sagelet_api.services.s3.context import ENCRYPTION, Context, OtherServices, quoted
 from sagelet_engine.s3.records import Bucket, StoredObject
@@ -68,8 +70,10 @@ def encryption_of(context: Context, bucket: Bucket, parameters: Request) -> Outp
     algorithm = named.get("ServerSideEncryption")
     if algorithm is not None and algorithm not in ENCRYPTION_ALGORITHMS:
         raise _refused_encryption(algorithm, "The encryption method specified is not supported")
-    if "SSECustomerAlgorithm" in named:
-        return _with_customers_key(named)
+    if (key := customer_keys.named(parameters)) is not None:
+        if algorithm is not None:
+            raise _refused_encryption(algorithm, _TWO_METHODS)
+        return {"SSECustomerAlgorithm": "AES256", "SSECustomerKeyMD5": key}
     if "SSEKMSKeyId" in named and algorithm in (None, "AES256"):
         raise _refused_encryption(algorithm or "", _WITHOUT_KMS)
     if algorithm is None:
@@ -90,18 +94,6 @@ def default_encryption(store: S3Store, others: OtherServices, bucket: Bucket) ->
     key = others.kms_key(bucket, found.get("KMSMasterKeyID"))
     with_bucket_key = {"BucketKeyEnabled": True} if rule.get("BucketKeyEnabled") else {}
     return {"ServerSideEncryption": algorithm, "SSEKMSKeyId": key, **with_bucket_key}
-
-
-def _with_customers_key(named: Parameters) -> Output:
-    if named["SSECustomerAlgorithm"] != "AES256":
-        raise S3Error(
-            "InvalidEncryptionAlgorithmError",
-            400,
-            "The Encryption request you specified is not valid. Supported value: AES256.",
-        )
-    if "ServerSideEncryption" in named:
-        raise _refused_encryption(named["ServerSideEncryption"], _TWO_METHODS)
-    return named
 
 
 def _refused_encryption(algorithm: str, message: str) -> S3Error:

@@ -4,7 +4,7 @@ from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import NotModified, S3Error, invalid_argument, invalid_request
-from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3 import conditions, customer_keys
 from sagelet_api.services.s3.context import Context
 from sagelet_api.services.s3.description import checked_tags, checksums, described
 from sagelet_engine.s3.records import ObjectPart, StoredObject
@@ -17,7 +17,8 @@ _OF_UNCHANGED = ("ETag", "LastModified", "CacheControl", "Expires")
 def get_object(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     conditions.refuse_version(parameters.get("VersionId"))
-    stored, data = context.store.open(context.request.bucket, context.request.key)
+    may_read = customer_keys.reader(parameters)
+    stored, data = context.store.open(context.request.bucket, context.request.key, may_read)
     try:
         members, status, (first, length) = _answer(stored, parameters)
     except BaseException:
@@ -30,6 +31,7 @@ def head_object(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     conditions.refuse_version(parameters.get("VersionId"))
     stored = context.store.head(context.request.bucket, context.request.key)
+    customer_keys.reader(parameters)(stored)
     members, status, _ = _answer(stored, parameters)
     return Result(members, status)
 
@@ -56,6 +58,7 @@ def delete_object_tagging(context: Context, parameters: Parameters) -> Result:
 def get_object_attributes(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     stored = context.store.head(context.request.bucket, context.request.key)
+    customer_keys.reader(parameters)(stored)
     everything = {
         "ETag": stored.etag,
         "Checksum": checksums(stored),

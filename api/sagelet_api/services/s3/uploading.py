@@ -6,7 +6,7 @@ from itertools import pairwise
 from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
-from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3 import conditions, customer_keys
 from sagelet_api.services.s3.bodies import Body
 from sagelet_api.services.s3.context import Context, owner, quoted
 from sagelet_api.services.s3.description import attributes, checksums, encryption, encryption_of, tags_of_header
@@ -51,6 +51,7 @@ def create_multipart_upload(context: Context, parameters: Parameters) -> Result:
 def upload_part(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     upload, number = _upload(context, parameters), _number(parameters)
+    customer_keys.check_part(upload, parameters)
     body = Body(context.request, default=upload.checksum_algorithm or DEFAULT)
     with context.uploads.part(upload, number, body.size, body.algorithms) as (staged, kept):
         sums = body.receive(staged)
@@ -61,6 +62,7 @@ def upload_part(context: Context, parameters: Parameters) -> Result:
 def upload_part_copy(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     upload, number = _upload(context, parameters), _number(parameters)
+    customer_keys.check_part(upload, parameters)
     source, data = open_source(context, parameters)
     with data:
         conditions.check_copy_source(source, parameters)

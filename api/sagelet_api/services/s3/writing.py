@@ -7,7 +7,7 @@ from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.protocol.s3.request import copy_source
-from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3 import conditions, customer_keys
 from sagelet_api.services.s3.bodies import MAX_PUT, Body
 from sagelet_api.services.s3.context import Context, quoted
 from sagelet_api.services.s3.description import (
@@ -75,7 +75,7 @@ def open_source(context: Context, parameters: Parameters) -> tuple[StoredObject,
     if version not in ("", "null"):
         raise invalid_argument("x-amz-copy-source", parameters["CopySource"], "Invalid version id specified")
     context.bucket(parameters, name)
-    return context.store.open(name, key)
+    return context.store.open(name, key, customer_keys.reader(parameters, customer_keys.SOURCE))
 
 
 def delete_object(context: Context, parameters: Parameters) -> Result:
@@ -142,7 +142,7 @@ def _copied_members(context: Context, parameters: Parameters, source: StoredObje
             raise invalid_argument(f"x-amz-{name}", parameters[name], "Unknown directive.")
     replaced = parameters.get("MetadataDirective") == "REPLACE"
     same = (source.bucket, source.key) == (context.request.bucket, context.request.key)
-    changes = ("StorageClass", "ServerSideEncryption", "WebsiteRedirectLocation")
+    changes = ("StorageClass", "ServerSideEncryption", "SSECustomerAlgorithm", "WebsiteRedirectLocation")
     if same and not replaced and not any(name in parameters for name in changes):
         raise invalid_request(
             "This copy request is illegal because it is trying to copy an object to itself without changing the "
