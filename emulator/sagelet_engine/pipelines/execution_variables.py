@@ -22,6 +22,11 @@ JOB_NAMES: Mapping[str, str] = {"TrainingJobName": "Training", "ProcessingJobNam
 
 def variables(execution: PipelineExecution, step: Step, run: StepRun) -> JsonObject:
     """Returns the values for one step."""
+    return {**common_variables(execution, run.start_ms), **_job_names(execution, step, run)}
+
+
+def common_variables(execution: PipelineExecution, now_ms: int) -> JsonObject:
+    """Returns the values that all steps have. `now_ms`: CurrentDateTime."""
     pipeline = execution.pipeline_key
     values = (
         pipeline.name,
@@ -29,9 +34,9 @@ def variables(execution: PipelineExecution, step: Step, run: StepRun) -> JsonObj
         execution.execution_id,
         execution.key.arn,
         _iso(execution.created_ms),
-        _iso(run.start_ms),
+        _iso(now_ms),
     )
-    return {**dict(zip(VARIABLES, values, strict=True)), **_job_names(execution, step, run)}
+    return dict(zip(VARIABLES, values, strict=True))
 
 
 def names_its_job(step: Step) -> bool:

@@ -16,6 +16,7 @@ from sagelet_engine.pipelines import caching, retrying
 from sagelet_engine.pipelines.decision import Lookups, decide
 from sagelet_engine.pipelines.definition import Step, parse
 from sagelet_engine.pipelines.documents import read_json
+from sagelet_engine.pipelines.experiments import Experiments
 from sagelet_engine.pipelines.malformed import UNUSABLE, failed
 from sagelet_engine.pipelines.steps import (
     CALLBACK_EXPIRED,
@@ -58,6 +59,7 @@ class PipelineWork:
         self._calls = calls
         self._unfinished = unfinished
         self._functions = LambdaStep(invoker)
+        self._experiments = Experiments(calls)
         self._kinds: Mapping[str, StepKind] = {**KINDS, "Lambda": self._functions}
 
     def step(self, record: PipelineExecution) -> float | None:
@@ -74,6 +76,8 @@ class PipelineWork:
             self._forget(record, before, decision.changed)
         if record.terminal:
             return None
+        if not before:
+            self._experiments.begin(record)
         written = {one.ordinal: one for one in (*runs, *decision.changed)}
         made = self._make_so(record, [*written.values()])
         self._keep(record, made, written)
@@ -197,6 +201,7 @@ class PipelineWork:
             reason = f"{error.code}: {error}"
             return retrying.after_failure(run, policies, failure_of_call(error), reason, self._clock.now_ms())
         failpoint(Failpoint.AFTER_CHILD)
+        self._experiments.add(record, run, step.type, made)
         return replace(run, state=StepState.RUNNING, status=StepStatus.EXECUTING, made=made)
 
     def _stop(self, record: PipelineExecution, run: StepRun) -> StepRun:

@@ -21,7 +21,7 @@ from sagelet_engine.s3.files import Files
 from sagelet_engine.s3.group_commit import Check
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject, Upload, UploadedPart
-from sagelet_engine.s3.store import S3Store, Spare, anything, nothing
+from sagelet_engine.s3.store import MayRead, S3Store, Spare, anything, nothing, without_key
 from sagelet_engine.s3.upload_locks import UploadLocks
 from sagelet_engine.state import exporting
 
@@ -144,10 +144,12 @@ def _conditions_of_what_is_there() -> Any:
 def _one_look() -> Any:
     """A reader believes the row that it saw before it opened the file."""
 
-    def open_object(store: S3Store, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+    def open_object(
+        store: S3Store, bucket: str, key: str, may_read: MayRead = without_key
+    ) -> tuple[StoredObject, BinaryIO]:
         stored = store.head(bucket, key)
         data = store.files.open(stored.file_id, stored.path)
-        return (stored, data) if data is not None else store._open_at_rest(bucket, key)
+        return (stored, data) if data is not None else store._open_at_rest(bucket, key, may_read)
 
     return mock.patch.object(S3Store, "open", open_object)
 
@@ -155,7 +157,7 @@ def _one_look() -> Any:
 def _two_places_one_after_the_other() -> Any:
     """A reader misses a file that moves from one place to the other meanwhile. Was made."""
 
-    def at_rest(store: S3Store, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+    def at_rest(store: S3Store, bucket: str, key: str, _may_read: MayRead) -> tuple[StoredObject, BinaryIO]:
         raise DamagedObject(store.head(bucket, key).path)
 
     return mock.patch.object(S3Store, "_open_at_rest", at_rest)

@@ -745,3 +745,59 @@ def test_a_fail_step_without_a_message_has_no_reason(world: ApiWorld) -> None:
     until(lambda: status(world, arn) == "Failed")
     shown = steps(world, arn)["Ends"]
     assert (shown["StepStatus"], "FailureReason" in shown) == ("Failed", False)
+
+
+# --- experiments ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("default", [True, False], ids=["default", "custom"])
+def test_an_execution_is_a_trial_of_its_experiment(world: ApiWorld, default: bool) -> None:
+    """What SDK v2's test_experiment.py asserts. The SDK writes the default as an expression, too."""
+    name = f"exp-{uuid.uuid4().hex[:8]}"
+    execution_id = get("Execution.PipelineExecutionId")
+    config = {
+        "ExperimentName": get("Execution.PipelineName") if default else name,
+        "TrialName": execution_id if default else join("-", "my-trial", execution_id),
+    }
+    text = json.loads(definition(train("a", DependsOn=[]), fail("end", "x", DependsOn=["a"])))
+    create(world, json.dumps({**text, "PipelineExperimentConfig": config}))
+    sagemaker = world.sagemaker
+    executions = [start(world), start(world)]
+    for arn in executions:
+        job = end(world, arn, "a")
+        until(lambda arn=arn: status(world, arn) == "Failed")
+        trial = arn.rpartition("/")[2] if default else f"my-trial-{arn.rpartition('/')[2]}"
+        (component,) = sagemaker.list_trial_components(TrialName=trial)["TrialComponentSummaries"]
+        assert component["TrialComponentName"] == f"{job.lower()}-aws-training-job"
+        described = sagemaker.describe_trial_component(TrialComponentName=component["TrialComponentName"])
+        assert described["DisplayName"] == "a"
+        experiment = "Pipe" if default else name
+        assert sagemaker.describe_trial(TrialName=trial)["ExperimentName"] == experiment
+        shown = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)["PipelineExperimentConfig"]
+        assert shown == {"ExperimentName": experiment, "TrialName": trial}
+    assert sagemaker.describe_experiment(ExperimentName="Pipe" if default else name)["ExperimentArn"]
+
+
+def test_a_definition_without_an_experiment_has_none_and_a_refused_one_stops_nothing(world: ApiWorld) -> None:
+    create(world, definition(fail("end", "x")))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Failed")
+    assert "PipelineExperimentConfig" not in world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    with pytest.raises(ClientError, match="does not exist"):
+        world.sagemaker.describe_experiment(ExperimentName=f"none-{uuid.uuid4().hex}")
+    text = {**json.loads(definition(train("a"))), "PipelineExperimentConfig": {"ExperimentName": "bad name!"}}
+    create(world, json.dumps(text), PipelineName="Other")
+    other = start(world, "Other")
+    end(world, other, "a")
+    until(lambda: status(world, other) == "Succeeded")
+
+
+def test_who_made_an_execution_and_its_role_are_shown(world: ApiWorld) -> None:
+    create(world, definition(fail("end", "x")))
+    arn = start(world)
+    shown = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    caller = world.client("sts").get_caller_identity()["Arn"]
+    assert shown["RoleArn"] == ROLE
+    assert shown["CreatedBy"] == shown["LastModifiedBy"] == {"IamIdentity": {"Arn": caller}}
+    pipeline = world.sagemaker.describe_pipeline(PipelineName="Pipe")
+    assert pipeline["CreatedBy"] == pipeline["LastModifiedBy"] == {"IamIdentity": {"Arn": caller}}

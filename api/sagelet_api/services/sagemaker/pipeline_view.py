@@ -7,6 +7,7 @@ from sagelet_api.services.sagemaker.training_view import seconds
 from sagelet_engine.model.arns import arn
 from sagelet_engine.model.pipeline import EXECUTION_STATUSES, Pipeline, PipelineExecution, StepRun
 from sagelet_engine.pipelines.definition import Step, parse
+from sagelet_engine.pipelines.experiments import experiment_of
 from sagelet_engine.pipelines.expressions import text_of
 
 #: botocore's shape PipelineExecutionStatus.
@@ -85,6 +86,8 @@ def describe_execution(execution: PipelineExecution, aliases: Sequence[str]) -> 
         answer["RoleArn"] = execution.role
     if execution.failure_reason is not None:
         answer["FailureReason"] = execution.failure_reason
+    if (names := experiment_of(execution)) is not None:
+        answer["PipelineExperimentConfig"] = {"ExperimentName": names.experiment, "TrialName": names.trial}
     if "SelectiveExecutionConfig" in request:
         answer["SelectiveExecutionConfig"] = request["SelectiveExecutionConfig"]
     if execution.pipeline_version is not None:
