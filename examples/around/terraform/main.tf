@@ -24,9 +24,10 @@ provider "aws" {
   s3_use_path_style           = true
 
   endpoints {
-    iam = var.endpoint
-    s3  = var.endpoint
-    sts = var.endpoint
+    iam       = var.endpoint
+    s3        = var.endpoint
+    sagemaker = var.endpoint
+    sts       = var.endpoint
   }
 }
 

@@ -449,7 +449,8 @@ def test_only_an_ended_job_is_deleted_and_its_training_jobs_stay(world: ApiWorld
     create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1})
     (name,) = running(world, 1)
     delete = world.sagemaker.delete_hyper_parameter_tuning_job
-    assert refused(delete, HyperParameterTuningJobName="Tune")[0] == "ResourceInUse"
+    code, text = refused(delete, HyperParameterTuningJobName="Tune")
+    assert (code, "not in a terminal state" in text) == ("ValidationException", True)
     end(world, name, 0.5)
     until(lambda: status(world) == "Completed")
     delete(HyperParameterTuningJobName="Tune")

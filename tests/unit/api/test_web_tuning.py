@@ -189,7 +189,7 @@ def test_a_warm_start_links_to_its_parents(tuned: ApiWorld) -> None:
 def test_it_is_stopped_then_deleted(tuned: ApiWorld) -> None:
     refused = tuned.send_form(f"{PAGE}/tune/delete", {})
     assert refused.status == 400
-    assert b"only one that has ended can be deleted" in refused.data
+    assert b"is not in a terminal state" in refused.data
     assert tuned.send_form(f"{PAGE}/tune/stop", {}, Origin="http://evil.example").status == 403
     live = stopped(tuned)
     deleted = tuned.send_form(f"{PAGE}/tune/delete", {})

@@ -85,9 +85,10 @@ class TuningJobs:
             with _existing(name):
                 self._engine.tuning.delete(_key(context, name))
         except OrchestrationNotDeletable as error:
-            raise ResourceInUse(
-                f"The request was rejected because the hyperparameter tuning job is in status {error.status}; "
-                "only one that has ended can be deleted. Stop it first."
+            # Terraform's provider stops the job when it reads "not in a terminal state". The other words are sagelet's.
+            raise ValidationException(
+                f"The hyperparameter tuning job {name} is not in a terminal state: its status is {error.status}. "
+                "Stop it first."
             ) from error
 
     def list_training_jobs(self, context: Context, request: Request) -> Output:
