@@ -1,5 +1,6 @@
 """Pipelines of SDK v2, unchanged: in simulated time, and with training jobs that are processes."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,46 @@ def test_lambda_steps_of_the_sdk_run_as_processes(tmp_path: Path) -> None:
     assert answer["object"] == "4"
     invoked = {name: answer["invoked"][name] for name in ("error", "errorType", "errorMessage")}
     assert invoked == {"error": "Unhandled", "errorType": "ValueError", "errorMessage": "no word here"}
+
+
+def test_what_the_sdks_own_tests_of_pipelines_assert(tmp_path: Path) -> None:
+    """Those of tests/integ/sagemaker/workflow that need no data of an AWS account, in one process of the client."""
+    with FastForward() as server:
+
+        @server.train
+        def train(job: Job) -> None:
+            (job.model_dir / "w").write_text("w")
+
+        client = HERE / "clients" / "workflow.py"
+        answer = Clients(server, tmp_path).python(client, source(tmp_path))
+    fails = answer["fail"]
+    texts = {"text": "hit", "parameter": "hit", "join": "Failed due to xxx == yyy returns: false", "none": ""}
+    for name, text in texts.items():
+        one = fails[name]
+        assert (one["same"], one["status"], one["steps"].keys()) == (True, "Failed", {"CondStep", "FailStep"}), name
+        assert one["steps"]["CondStep"]["StepStatus"] == "Succeeded"
+        failed = one["steps"]["FailStep"]
+        shown = failed["StepStatus"], failed.get("FailureReason", ""), failed["Metadata"]["Fail"]["ErrorMessage"]
+        assert shown == ("Failed", text, text), name
+        assert one["reasons"] == ["Step failure: One or multiple steps failed."]
+    assert "FailureReason" not in fails["none"]["steps"]["FailStep"]
+    assert "CondStep can not depends on FailStep" in fails["refused"]
+    for kind in ("callback", "lambda"):
+        assert answer[kind]["created"] == answer[kind]["updated"] == answer[kind]["deleted"]
+    assert answer["variables"] == ["greater: false left 1 right 3", "greater: true left 1 right 0"]
+    selective = answer["selective"]
+    before, after = selective["before"], selective["after"]
+    assert (before["status"], after["status"], after["steps"].keys()) == ("Succeeded", "Succeeded", {"First", "Second"})
+    source_arn = after["steps"]["First"]["SelectiveExecutionResult"]["SourcePipelineExecutionArn"]
+    assert source_arn == selective["source"]
+    assert after["steps"]["Second"]["Metadata"] != before["steps"]["Second"]["Metadata"]
+    for one in answer["experiments"]:
+        assert (one["status"], one["experiment"], one["components"]) == ("Succeeded", one["wanted"], 1)
+    assert (answer["retry"]["status"], [*answer["retry"]["steps"]]) == ("Succeeded", ["Train"])
+    found = answer["triggers"]
+    assert found["count"] == 3
+    for kind, name, expression, arn in zip(
+        ("at", "rate", "cron"), found["names"], found["expressions"], found["arns"], strict=True
+    ):
+        assert kind in expression
+        assert re.fullmatch(rf"arn:aws:scheduler:us-east-1:\d{{12}}:schedule/default/{name}", arn)

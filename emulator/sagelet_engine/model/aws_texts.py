@@ -236,6 +236,13 @@ def compressed(channel: str, mode: str, kind: str) -> str:
     return f"Invalid compression type for channel {channel}: {mode} mode only supports NONE, got {kind} instead"
 
 
+def depends_on_fail(step: str, fail_step: str) -> str:
+    """Returns the text of CreatePipeline for a step that would run after a Fail step (sagemaker-python-sdk,
+    test_fail_steps.py). The part up to the second name is AWS's.
+    """
+    return f"{step} can not depends on {fail_step}: nothing runs after a Fail step"
+
+
 # --- the model registry -----------------------------------------------------------------------------------------------
 
 #: CreateModelPackage with two names, and without any (moto#7165, which quotes AWS's answers).

@@ -15,6 +15,7 @@ from typing import Any
 from sagelet_engine.base.bounded_memory import BoundedMemory
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model import aws_texts
 from sagelet_engine.pipelines import conditions
 from sagelet_engine.pipelines.expressions import Reference, Unresolved, references
 from sagelet_engine.pipelines.malformed import MALFORMED
@@ -338,7 +339,7 @@ def _check_references(definition: Definition) -> None:
                 raise InvalidDefinition(f"Step {step.name} depends on the step {name}, which is not defined")
             if definition.steps[name].type == "Fail":
                 # The developer guide, "Fail step": its execution ends the pipeline's.
-                raise InvalidDefinition(f"Step {step.name} depends on the Fail step {name}, after which nothing runs")
+                raise InvalidDefinition(aws_texts.depends_on_fail(step.name, name))
         for one in step.references():
             if one.property_file and one.property_file not in definition.steps[one.step].property_files:
                 raise InvalidDefinition(

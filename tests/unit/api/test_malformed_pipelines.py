@@ -203,11 +203,11 @@ REFUSED = {
     ),
     "after a Fail step": (
         definition(fail("F", "over"), train("Odd", DependsOn=["F"])),
-        "Odd depends on the Fail step F, after which nothing runs",
+        "Odd can not depends on F",
     ),
     "of a Fail step": (
         definition(fail("F", "over"), fail("Odd", get("Steps.F.ErrorMessage"))),
-        "Odd depends on the Fail step F",
+        "Odd can not depends on F",
     ),
     "no output of a callback": (
         definition(step("C", "Callback", {}, SqsQueueUrl="q"), fail("Odd", get("Steps.C.OutputParameters['x']"))),
