@@ -56,8 +56,11 @@ JOBS: Mapping[str, str] = {
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",
     "SAGELET_PEER_LOST_SILENCE": "seconds that a worker stays silent if its peer is gone, so the cause comes first",
     "SAGELET_XLA_TRACING": "`auto`, the default: optimizer steps and clipping are "
-    "[replayed](../explanation/compiled-training.md#replayed-steps), models are traced at each step; `once`, also "
+    "[replayed](../explanation/compiled-training.md#replayed-steps), models are traced at each step; `tiered`: models "
+    "are traced at each step until it pays to trace them [once](../how-to/gpu.md#tiers); `once`, also "
     "written `dynamo`: a model is [traced once](../how-to/gpu.md#trace-once), too; `lazy`: all is traced at each step",
+    "SAGELET_XLA_TIERED_AFTER": "with `SAGELET_XLA_TRACING=tiered`: the number of equal calls, from 2 on, after which "
+    "a model is traced once, whatever that costs",
     "SAGELET_COMPILER": "`inductor`: [Inductor](../how-to/inductor.md) compiles a job that asks for the compiler; "
     "`xla`: XLA or nothing; `auto`: what [finished the same training "
     "soonest](../how-to/inductor.md#the-compiler-that-wins); not set: XLA, and Inductor where the trial of a GPU's "

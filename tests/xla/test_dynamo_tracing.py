@@ -16,6 +16,7 @@ pytestmark = pytest.mark.xla
 
 ASKED = {"sagemaker_training_compiler_enabled": "true"}
 LAZY, ONCE = {"SAGELET_XLA_TRACING": "lazy"}, {"SAGELET_XLA_TRACING": "once"}
+TIERED = {"SAGELET_XLA_TRACING": "tiered", "SAGELET_XLA_TIERED_AFTER": "2"}
 #: Models with what is hard to trace. Each trains some steps and prints its losses.
 MODELS = """
     import copy, json, torch, torch_xla
@@ -237,17 +238,30 @@ def test_the_report_says_what_is_not_traced_once(trained: tuple[Ended, Ended], p
     assert any(re.fullmatch("a graph: .*bessel.*", one) for one in once.untraced), trained[1].log
 
 
-def test_two_workers_train_and_report_the_same(tmp_path: Path) -> None:
-    lazily, once = both(tmp_path, WORKERS, GPU_NUM_DEVICES="2")
-    assert found(once.log)["workers"][0] == pytest.approx(found(lazily.log)["workers"][0], rel=1e-5)
-    reports = [workers_of(tmp_path / kind, "algo-1") for kind in ("lazy", "once")]
-    assert [len(workers) for workers in reports] == [2, 2]
-    for before, after in zip(*reports, strict=True):
-        assert (after.steps, after.optimizer_steps, after.markers) == (
-            before.steps, before.optimizer_steps, before.markers,
-        )  # fmt: skip
-        assert after.compiles >= before.compiles
-        assert after.fallbacks == {}
+@pytest.fixture(scope="module")
+def by_two(place: Path) -> dict[str, Ended]:
+    """The same training by two workers, traced in each way."""
+    ways = {"lazy": LAZY, "once": ONCE, "tiered": TIERED}
+    return {
+        way: run(place / f"two-{way}", WORKERS, GPU_NUM_DEVICES="2", **variables) for way, variables in ways.items()
+    }
+
+
+def test_two_workers_train_and_report_the_same(by_two: dict[str, Ended], place: Path) -> None:
+    losses = {way: found(ended.log)["workers"][0] for way, ended in by_two.items()}
+    assert losses["once"] == pytest.approx(losses["lazy"], rel=1e-5)
+    assert losses["tiered"] == pytest.approx(losses["lazy"], rel=1e-5)
+    reports = {way: workers_of(place / f"two-{way}", "algo-1") for way in by_two}
+    assert [len(workers) for workers in reports.values()] == [2, 2, 2]
+    for before, once, tiered in zip(*reports.values(), strict=True):
+        for after in (once, tiered):
+            assert (after.steps, after.optimizer_steps, after.markers) == (
+                before.steps, before.optimizer_steps, before.markers,
+            )  # fmt: skip
+            assert after.compiles >= before.compiles
+            assert after.fallbacks == {}
+        tier = tiered.graph.tier
+        assert (tier.went_up_at, tier.calls, tier.breaks, tier.stayed) == (3, 4, {}, {})
 
 
 def test_a_clone_is_not_taken_for_its_model(trained: tuple[Ended, Ended]) -> None:
@@ -279,5 +293,7 @@ def test_the_same_models(tmp_path: Path) -> None:
 
 def test_another_word_is_refused(tmp_path: Path) -> None:
     ended = run(tmp_path, "print('not run')", code=1, SAGELET_XLA_TRACING="twice")
-    assert "SAGELET_XLA_TRACING is 'twice' in the job's Environment; use 'auto', 'once' or 'lazy'" in ended.log
+    assert (
+        "SAGELET_XLA_TRACING is 'twice' in the job's Environment; use 'auto', 'tiered', 'once' or 'lazy'" in ended.log
+    )
     assert "not run" not in ended.log

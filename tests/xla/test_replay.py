@@ -74,11 +74,15 @@ Outcomes = dict[str, tuple[Any, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Trained:
-    """The outcomes of the cases: all traced at each step, steps replayed, and models traced once, too."""
+    """The outcomes of the cases: all traced at each step, steps replayed, and models traced once, too.
+
+    `tiered`: models from their third call on.
+    """
 
     traced: Outcomes
     replayed: Outcomes
     once: Outcomes
+    tiered: Outcomes
     #: What could not be traced once.
     faults: dict[str, int]
 
@@ -111,9 +115,11 @@ def test_each_number_that_a_script_sees_is_the_same(outcomes: Trained) -> None:
             assert outcomes.replayed[name][0] == before, name
 
 
-def test_each_number_is_the_same_if_models_are_traced_once(outcomes: Trained) -> None:
-    assert len(outcomes.once) == 16
-    for name, (after, _) in outcomes.once.items():
+@pytest.mark.parametrize("way", ["once", "tiered"])
+def test_each_number_is_the_same_if_models_are_traced_once(outcomes: Trained, way: str) -> None:
+    found: Outcomes = getattr(outcomes, way)
+    assert len(found) == 16
+    for name, (after, _) in found.items():
         # Within one program XLA rounds to 8 bits less often.
         tolerance = {"rel": 2e-2, "abs": 2e-2} if name.endswith("bfloat16") else {}
         assert_equal(name, after, outcomes.traced[name][0], **tolerance)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from sagelet_engine.telemetry.compiler.worker import Replayed
+from sagelet_engine.telemetry.compiler.worker import Replayed, WorkerReport
 from support import step_counters
 from support.training_host import TrainingHost
 
@@ -42,9 +42,11 @@ TRAINER = (Path(__file__).parent / "trainer_script.py").read_text()
 Counts = dict[str, int]
 
 
-def steady(base: Path, script: str, tracing: str) -> tuple[Counts, list[float], Replayed]:
-    """Returns a later step's counts, the losses, and what the report says of replayed steps."""
+def steady(base: Path, script: str, tracing: str) -> tuple[Counts, list[float], WorkerReport]:
+    """Returns a later step's counts, the losses, and the report."""
     environment = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", "SAGELET_XLA_TRACING": tracing}
+    # Its later steps are those of a model that went up.
+    environment |= {"SAGELET_XLA_TIERED_AFTER": "2"}
     host = TrainingHost(base, environment)
     host.script(script, "script.py")
     shutil.copy(step_counters.__file__, base / "code" / "step_counters.py")
@@ -56,15 +58,21 @@ def steady(base: Path, script: str, tracing: str) -> tuple[Counts, list[float], 
     lines = [json.loads(line) for line in re.findall(r"counted=(\{.*\})", ended.log)]
     assert lines[-1] == lines[-2], "the steps still change"
     losses = json.loads(re.findall(r"losses=(\[.*\])", ended.log)[-1])
-    return lines[-1], losses, workers_of(base, "algo-1")[0].replayed
+    return lines[-1], losses, workers_of(base, "algo-1")[0]
 
 
 #: Lazy operations, tensors, nodes of graphs, executions and their arguments of a step: all traced, optimizer and
-#: clipping replayed, and models, too.
+#: clipping replayed, and models, too, from the first step on or from a later one.
 EXPECTED = {
-    "plain": {"lazy": (463, 301, 407, 2, 71), "auto": (164, 162, 118, 4, 89), "once": (46, 80, 12, 5, 91)},
-    "Trainer": {"lazy": (1242, 938, 1285, 5, 163), "auto": (656, 690, 674, 8, 205), "once": (132, 235, 37, 14, 268)},
-}
+    "plain": {
+        "lazy": (463, 301, 407, 2, 71), "auto": (164, 162, 118, 4, 89), "once": (46, 80, 12, 5, 91),
+        "tiered": (46, 80, 12, 5, 91),
+    },
+    "Trainer": {
+        "lazy": (1242, 938, 1285, 5, 163), "auto": (656, 690, 674, 8, 205), "once": (132, 235, 37, 14, 268),
+        "tiered": (130, 232, 37, 11, 266),
+    },
+}  # fmt: skip
 #: Steps, clippings and programs of eight steps. The Trainer's optimizer has two groups.
 REPLAYED = {"plain": Replayed(8, 8, 2), "Trainer": Replayed(16, 8, 3)}
 SCRIPTS = {"plain": PLAIN, "Trainer": TRAINER}
@@ -78,5 +86,14 @@ def test_a_step_makes_as_much_as_its_tracing_needs(tmp_path: Path, name: str) ->
     assert {tracing: tuple(counts.values()) for tracing, (counts, *_) in found.items()} == EXPECTED[name]
     for _, losses, _ in found.values():
         assert losses == pytest.approx(lazy, rel=1e-5)
-    replayed = {tracing: replayed for tracing, (_, _, replayed) in found.items()}
-    assert replayed == {"lazy": Replayed(), "auto": REPLAYED[name], "once": REPLAYED[name]}
+    reports = {tracing: report for tracing, (_, _, report) in found.items()}
+    replayed = {tracing: report.replayed for tracing, report in reports.items()}
+    assert replayed == {"lazy": Replayed(), **dict.fromkeys(("auto", "once", "tiered"), REPLAYED[name])}
+    # The script has not asked for what the comparison of both ways reads and runs.
+    assert (reports["tiered"].graph.tier.went_up_at, reports["tiered"].graph.tier.calls) == (3, 6)
+    assert reports["tiered"].graph.breaks == reports["auto"].graph.breaks
+    assert reads(reports["tiered"]) == reads(reports["auto"])
+
+
+def reads(report: WorkerReport) -> list[tuple[str, int]]:
+    return sorted((one.call, one.count) for one in report.evaluations)

@@ -15,7 +15,7 @@ from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 #: Of the request, of a GPU, or of what is around a script: no script of examples/best_practices shows them. Those of
 #: ends are shown by tests/acceptance/test_job_mistakes.py.
 WITHOUT_SCRIPT = {
-    "tracing-bound", "slower-than-native",
+    "tracing-bound", "tracing-differs", "slower-than-native",
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
     "failed-install", "missing-package", "not-in-the-hub", "not-finite-metric", "time-limit", "nothing-saved",
     "idle", "unmatched-metric",

@@ -14,9 +14,11 @@ from sagelet_engine.telemetry.compiler.worker import (
     CallSite,
     Collectives,
     Devices,
+    Graph,
     Memory,
     Optimizer,
     StepSeconds,
+    Tier,
     WorkerReport,
 )
 from support.doctor_cases import GPU, case, found, native_worker, read, worker
@@ -387,6 +389,13 @@ def test_a_gpu_that_waits_for_python() -> None:
 )
 def test_a_gpu_that_does_not_wait_for_python(figures: dict[str, object]) -> None:
     assert "tracing-bound" not in found(case(on_an_h200(**figures)))
+
+
+def test_a_model_that_computes_something_else_if_it_is_traced_once() -> None:
+    tier = Tier(difference="Net: output 0 is 0.2 apart, of 1.3")
+    finding = found(case(worker(graph=Graph(tier=tier))))["tracing-differs"].seen
+    assert "computes something else: Net: output 0 is 0.2 apart, of 1.3. It was traced at each step" in finding.text
+    assert "tracing-differs" not in found(case(worker(graph=Graph(tier=Tier(went_up_at=9, calls=40)))))
 
 
 def test_the_slowest_worker_is_the_one_that_waits() -> None:

@@ -16,7 +16,15 @@ from sagelet_engine.telemetry.compiler import reading, text
 from sagelet_engine.telemetry.compiler.decoding import decode
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
-from sagelet_engine.telemetry.compiler.worker import Figures, Replayed, StepSeconds, Transfer, WorkerReport
+from sagelet_engine.telemetry.compiler.worker import (
+    Figures,
+    Graph,
+    Replayed,
+    StepSeconds,
+    Tier,
+    Transfer,
+    WorkerReport,
+)
 from support.world import World, key, request, until
 
 TWO_HOSTS = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}}
@@ -454,3 +462,13 @@ def test_the_summary_of_several_workers_and_of_a_script_that_ends_no_graph() -> 
     unmarked = CompilerReport("j", total=Figures(compiles=1, compile_seconds=0.4, optimizer_steps=40))
     expected = "compiled once in 400 ms; 40 optimizer steps, but no graph was ended (torch_xla.sync)"
     assert text.summary(unmarked) == f"{expected} (sagelet report j)"
+
+
+def test_rows_say_when_a_model_was_traced_once_and_why_others_were_not() -> None:
+    def shown(**tier: Any) -> str | None:
+        return dict(rows(Figures(graph=Graph(tier=Tier(**tier))), compiled=True)).get("Models are traced")
+
+    assert shown() is None
+    assert shown(stayed={"Net: a hook of first": 1}) == "at each step: Net: a hook of first"
+    up = {"went_up_at": 1201, "seconds": 12.4, "calls": 5000, "breaks": {"Net: another shape": 9}}
+    assert shown(**up) == "once from call 1,201 on, which took 12.4 s; 5,000 calls; 9 at that step: Net: another shape"

@@ -1,5 +1,7 @@
 """Trains on XLA tensors and prints what came of it as JSON: all traced each time, steps replayed, and models, too.
 
+The last from the first call on, and from a later one on (`tiered`).
+
 Each case is one of what scripts do around a step. Its outcome is each number that the script can see, exactly.
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sagelet_runtime.dynamo import faults, gradients, xla
+from sagelet_runtime.dynamo import faults, gradients, tiers, xla
 from sagelet_runtime.replay import clipping, optimizers, programs
 from sagelet_runtime.torch_xla import optimizers as steps
 
@@ -36,11 +38,16 @@ class Case:
 
     #: True if the model is traced once.
     once = False
+    #: What traces the model once from a later call on.
+    tiers: Any = None
 
     def __init__(self, kind: torch.dtype = torch.float32) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3)).to(kind).to(DEVICE)
         self.run = torch.compile(self.model, backend=xla.backend, dynamic=False) if self.once else self.model
+        if Case.tiers is not None:
+            Case.tiers = tiers.Tiers(xla.compile_once, after=2)
+            self.run = lambda x: Case.tiers.call(nn.Module.__call__, self.model, (x,), {})
         self.parameters = list(self.model.parameters())
         self.kind = kind
         self.at = 0
@@ -362,8 +369,13 @@ def outcomes(cases: Sequence[str] = tuple(CASES)) -> dict[str, Any]:
         for kind in (torch.float32, torch.bfloat16, torch.float64) if name == "clipping" else (torch.float32,):
             programs.replays = programs.Replays()
             known = name if kind is torch.float32 else f"{name}, {kind}"
-            answers[known] = [outcome(loop, kind), programs.replays.figures()]
+            numbers = outcome(loop, kind)
+            answers[known] = [numbers, {**programs.replays.figures(), **tiers_of()}]
     return answers
+
+
+def tiers_of() -> dict[str, Any]:
+    return {} if Case.tiers is None else {"tier": Case.tiers.report.document()}
 
 
 can_replay = programs.can_replay
@@ -372,4 +384,6 @@ traced = outcomes()
 programs.can_replay = can_replay
 replayed = outcomes()
 Case.once = True
-print(json.dumps([traced, replayed, outcomes(WITH_MODELS), faults.noted()]))
+once = outcomes(WITH_MODELS)
+Case.once, Case.tiers = False, True
+print(json.dumps([traced, replayed, once, outcomes(WITH_MODELS), faults.noted()]))

@@ -35,9 +35,9 @@ RULE = Rule(
     name="tracing-bound",
     why="torch_xla runs the script's Python anew at each step, to find the compiled program. That takes as long for "
     "few rows as for many, and the device waits meanwhile.",
-    instead="Raise batch_size (and the learning rate) until a step gets longer. Or trace models once, with "
-    "SAGELET_XLA_TRACING=once in the job's Environment, or use Inductor with SAGELET_COMPILER=inductor, or train "
-    "natively.",
+    instead="Raise batch_size (and the learning rate) until a step gets longer. Or trace models once where that "
+    "pays, with SAGELET_XLA_TRACING=tiered in the job's Environment, or use Inductor with SAGELET_COMPILER=inductor, "
+    "or train natively.",
     section=Section.BEST_PRACTICES,
     check=check,
     thresholds=(ENOUGH_STEPS, SHARE, TOTAL),

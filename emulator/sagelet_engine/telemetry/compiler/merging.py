@@ -25,6 +25,7 @@ from sagelet_engine.telemetry.compiler.worker import (
     Program,
     Replayed,
     StepSeconds,
+    Tier,
     Transfer,
     Transfers,
     WorkerReport,
@@ -106,6 +107,18 @@ def _graph(values: list[Graph]) -> Graph:
         _counts([one.recompile_reasons for one in values]),
         any(one.traced_once for one in values),
         _counts([one.untraced for one in values]),
+        _tier([one.tier for one in values]),
+    )
+
+
+def _tier(values: list[Tier]) -> Tier:
+    return Tier(
+        max(one.went_up_at for one in values),
+        max(one.seconds for one in values),
+        max(one.calls for one in values),
+        _counts([one.breaks for one in values]),
+        _counts([one.stayed for one in values]),
+        next((one.difference for one in values if one.difference), ""),
     )
 
 

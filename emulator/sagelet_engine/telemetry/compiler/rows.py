@@ -68,6 +68,13 @@ def _compiler(total: Figures) -> Rows:
 
 
 def _tracing(total: Figures) -> Rows:
+    tier = total.graph.tier
+    if tier.went_up_at:
+        parts = [f"once from call {tier.went_up_at:,} on, which took {duration(tier.seconds)}", f"{tier.calls:,} calls"]
+        parts += [f"{count:,} at that step: {why}" for why, count in tier.breaks.items()]
+        return [("Models are traced", "; ".join([*parts, *(f"at each step: {why}" for why in tier.stayed)]))]
+    if tier.stayed:
+        return [("Models are traced", "; ".join(f"at each step: {why}" for why in tier.stayed))]
     if not total.graph.traced_once:
         return []
     return [("Models are traced", "; ".join(["once", *(f"at each step: {one}" for one in total.graph.untraced)]))]

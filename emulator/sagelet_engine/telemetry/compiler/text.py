@@ -23,6 +23,8 @@ def summary(report: CompilerReport) -> str:
         parts.append(f"{figure(total.samples_per_second)} samples/s")
     if total.graph.breaks:
         parts.append(counted(total.graph.breaks, "graph break"))
+    if tier := total.graph.tier.went_up_at:
+        parts.append(f"models traced once from call {tier:,} on")
     if total.graph.untraced:
         parts.append(f"traced at each step: {', '.join(list(total.graph.untraced)[:3])}")
     if total.graph.recompiles:

@@ -72,6 +72,24 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Tier:
+    """A job whose models are traced at each step until it pays to trace them once (SAGELET_XLA_TRACING=tiered)."""
+
+    #: The number of the model's call in training from which on it is traced once. 0: it never was.
+    went_up_at: int = 0
+    #: What that took, the comparison included.
+    seconds: float = 0.0
+    #: Calls that ran a program which was traced once.
+    calls: int = 0
+    #: Later calls that were traced, by reason.
+    breaks: dict[str, int] = field(default_factory=dict)
+    #: Why models are traced at each step.
+    stayed: dict[str, int] = field(default_factory=dict)
+    #: The first result that differed between both ways, where one did.
+    difference: str = ""
+
+
+@dataclass(frozen=True)
 class Graph:
     #: Nodes of the largest graph.
     nodes_max: int = 0
@@ -90,6 +108,7 @@ class Graph:
     #: XLA: True if Dynamo traces models once. Then the parts that are traced at each step all the same, with the error.
     traced_once: bool = False
     untraced: dict[str, int] = field(default_factory=dict)
+    tier: Tier = Tier()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ step, since the program of the backward pass gets it as an argument.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 MODULE = "torch.autograd"
@@ -14,11 +15,14 @@ MODULE = "torch.autograd"
 MOST = 16
 
 
-def install(autograd: Any) -> None:
+def install(autograd: Any, is_wanted: Callable[[], bool] = lambda: True) -> None:
+    """`is_wanted` is asked at each backward pass. Where all is traced, the gradient is a constant of the program."""
     original, kept = autograd._make_grads, Kept()
 
     @functools.wraps(original)
     def make_grads(outputs: Any, grads: Any, is_grads_batched: bool) -> Any:
+        if not is_wanted():
+            return original(outputs, grads, is_grads_batched)
         return original(outputs, [kept.of(*pair) for pair in zip(outputs, grads)], is_grads_batched)
 
     autograd._make_grads = make_grads

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from sagelet_runtime.replay.programs import Program, memory_of
 
@@ -75,6 +75,9 @@ def run_pending(tensors: Sequence[Any]) -> None:
 class GraphProgram:
     """A graph that was traced for torch_xla once. A call returns the graph's outputs for other arguments."""
 
+    #: Calls of all programs of this process.
+    calls: ClassVar[int] = 0
+
     def __init__(self, forward: Callable[..., Any], arguments: list[Any]) -> None:
         """`arguments`: of the first call. They are not pending and do not share memory."""
         self._outputs: list[_Place] = []
@@ -86,6 +89,7 @@ class GraphProgram:
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         # Such is the backward pass of an identity. torch_xla has no program without results.
         results = self._program.run(arguments, run_pending) if self._computes else []
+        GraphProgram.calls += 1
         return results if self._plain else [_output(place, arguments, results) for place in self._outputs]
 
     def _trace(self, forward: Callable[..., Any], arguments: Sequence[Any]) -> list[Any]:

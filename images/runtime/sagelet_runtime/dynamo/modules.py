@@ -45,9 +45,19 @@ def observe(observer: Callable[[], None]) -> None:
 
 
 def install(torch: Any, options: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Compiles models. `options`: torch.compile's. Without any it uses Inductor."""
+
+    def compiled(original: Callable[..., Any], module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _compile(module, options)
+        return original(module, *args, **kwargs)
+
+    install_calls(torch, compiled)
+
+
+def install_calls(torch: Any, call: Callable[..., Any]) -> None:
     """Patches nn.Module's call. Must run before torch._dynamo is imported, which compares functions with it.
 
-    `options`: torch.compile's. Without any it uses Inductor.
+    `call` gets nn.Module's own call, an outermost module, its positional arguments, and those by name.
     """
     module = torch.nn.Module
     original = module.__call__
@@ -58,10 +68,9 @@ def install(torch: Any, options: Mapping[str, Any] = MappingProxyType({})) -> No
             return original(self, *args, **kwargs)
         for observer in _observers:
             observer()
-        _compile(self, options)
         _calls.inside = True
         try:
-            return original(self, *args, **kwargs)
+            return call(original, self, args, kwargs)
         finally:
             _calls.inside = False
 

@@ -1,4 +1,4 @@
-"""Traces a model once for XLA, in place of at each step. The job asks for it by SAGELET_XLA_TRACING=once.
+"""Traces a model once for XLA, in place of at each step. The job asks for it by SAGELET_XLA_TRACING=once or tiered.
 
 By default torch_xla runs the model's Python at each step to find the compiled program. Here Dynamo takes the forward
 pass and AOT autograd the backward pass, and later steps run their programs at once. What is outside of the model is
@@ -15,25 +15,37 @@ from typing import Any
 
 from sagelet_runtime.base.import_hook import after
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.dynamo import faults, gradients, graphs, modules
+from sagelet_runtime.dynamo import faults, gradients, graphs, modules, tiers
 from sagelet_runtime.dynamo.compilations import CALLBACKS, UTILS, Compilations
 from sagelet_runtime.replay.programs import NoLonger
 
 VARIABLE = "SAGELET_XLA_TRACING"
-#: Everything at each step; models at each step, the optimizer once (the default); both once. The last has two names.
-LAZY, AUTO, ONCE, DYNAMO = "lazy", "auto", "once", "dynamo"
+#: Everything at each step; models at each step, the optimizer once (the default); models at each step until it pays to
+#: trace them once; both once from the first step on. The last has two names.
+LAZY, AUTO, TIERED, ONCE, DYNAMO = "lazy", "auto", "tiered", "once", "dynamo"
 
 
 class UnknownTracing(Exception):
     """SAGELET_XLA_TRACING has another value than those that sagelet knows."""
 
     def __init__(self, value: str) -> None:
-        super().__init__(f"{VARIABLE} is {value!r} in the job's Environment; use {AUTO!r}, {ONCE!r} or {LAZY!r}")
+        super().__init__(
+            f"{VARIABLE} is {value!r} in the job's Environment; use {AUTO!r}, {TIERED!r}, {ONCE!r} or {LAZY!r}"
+        )
 
 
 def is_chosen(environ: Mapping[str, str]) -> bool:
-    """True if the job's models are traced once. Raises UnknownTracing."""
+    """True if the job's models are traced once from the first step on. Raises UnknownTracing."""
     return _chosen(environ) in (ONCE, DYNAMO)
+
+
+def is_tiered(environ: Mapping[str, str]) -> bool:
+    """True if the job's models are traced once where that pays. Raises UnknownTracing, and UnknownCount."""
+    if _chosen(environ) != TIERED:
+        return False
+    # Refuses a word that is no number before the script starts.
+    tiers.after_of(environ)
+    return True
 
 
 def is_replayed(environ: Mapping[str, str]) -> bool:
@@ -43,7 +55,7 @@ def is_replayed(environ: Mapping[str, str]) -> bool:
 
 def _chosen(environ: Mapping[str, str]) -> str:
     value = environ.get(VARIABLE, "").strip().lower() or AUTO
-    if value not in (LAZY, AUTO, ONCE, DYNAMO):
+    if value not in (LAZY, AUTO, TIERED, ONCE, DYNAMO):
         raise UnknownTracing(environ[VARIABLE])
     return value
 
@@ -58,11 +70,34 @@ def activate() -> None:
     after(CALLBACKS, _read_each)
 
 
+def activate_tiers() -> None:
+    """Installs the hooks of a process whose models are traced once where that pays. It imports nothing of Dynamo."""
+    faults.speak_of("Dynamo cannot trace a part of the model, which is traced at each step")
+    of_process.after = tiers.after_of(os.environ)
+    after("torch", partial(modules.install_calls, call=of_process.call))
+    after(gradients.MODULE, partial(gradients.install, is_wanted=lambda: of_process.is_up))
+    after(faults.MODULE, faults.install)
+
+
+def compile_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function under torch.compile. It raises where it is not one graph, or that is not one program."""
+    import torch
+
+    compiled: Callable[..., Any] = torch.compile(function, backend=_strict_backend, dynamic=False, fullgraph=True)
+    return compiled
+
+
+#: The models of this process, if they are traced once where that pays.
+of_process = tiers.Tiers(compile_once)
+
+
 def figures() -> JsonObject:
     """Returns the report's figures about tracing: the parts of the model that are traced at each step, and why.
 
     Empty if the whole model is traced at each step, because the job does not ask for more.
     """
+    if is_tiered(os.environ):
+        return {"tier": of_process.report.document()}
     if not is_chosen(os.environ):
         return {}
     _read()
@@ -89,6 +124,14 @@ def backend(graph: Any, inputs: Any) -> Any:
     return aot_autograd(fw_compiler=_compiled, decompositions=_decompositions())(graph, inputs)
 
 
+def _strict_backend(graph: Any, inputs: Any) -> Any:
+    """The backend for what is compared before it is used. Its calls raise NotOneProgram."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    compiler = partial(_compiled, is_strict=True)
+    return aot_autograd(fw_compiler=compiler, decompositions=_decompositions())(graph, inputs)
+
+
 def _decompositions() -> dict[Any, Any]:
     """Returns what AOT autograd traces in place of operations that torch_xla 2.9 computes wrongly."""
     import torch
@@ -108,7 +151,7 @@ def _dropout(values: Any, probability: float, train: bool | None) -> tuple[Any, 
     return values * (kept / (1 - probability)), kept.to(torch.bool)
 
 
-def _compiled(graph: Any, _inputs: Any) -> Any:
+def _compiled(graph: Any, _inputs: Any, *, is_strict: bool = False) -> Any:
     """Returns a function that makes the program when it gets tensors, and runs it from then on."""
     _without_aliases(graph)
     program: Callable[[list[Any]], Any] | None = None
@@ -119,7 +162,7 @@ def _compiled(graph: Any, _inputs: Any) -> Any:
         # What only this call needs ends with it. That is AOT autograd's convention for a boxed call.
         arguments.clear()
         if program is None:
-            program = _program(graph, taken)
+            program = _strict_program(graph, taken) if is_strict else _program(graph, taken)
         try:
             return program(taken)
         except NoLonger as reason:
@@ -152,17 +195,9 @@ def _program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any]:
     torch_xla's own backend `openxla` divides a graph that is
     not one program, and then gives its parts each other's inputs (2.9.0, BertForMaskedLM). So it is not used.
     """
-    from torch_xla._dynamo import dynamo_bridge as bridge
-    from torch_xla.core import xla_model
-
     fallbacks = _fallbacks()
     try:
-        bridge.XLAConstructorMoverPass()(graph.graph)
-        graph.recompile()
-        graphs.refuse(graph, arguments)
-        # The values of running programs have no addresses yet, by which torch_xla tells tensors apart.
-        xla_model.wait_device_ops()
-        program = graphs.GraphProgram(graph.forward, graphs.separated(arguments))
+        program = _made(graph, arguments)
     except Exception as error:
         faults.note("a graph", type(error).__name__, _left(fallbacks) or str(error))
         return _as_before(graph)
@@ -171,6 +206,27 @@ def _program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any]:
         faults.note("a graph", "no such operation in XLA", left)
         return _as_before(graph)
     return program
+
+
+def _strict_program(graph: Any, arguments: list[Any]) -> Callable[[list[Any]], Any]:
+    """Returns the program of a graph. Raises NotOneProgram, and what Dynamo's passes and torch_xla raise."""
+    fallbacks = _fallbacks()
+    program = _made(graph, arguments)
+    if left := _left(fallbacks):
+        raise graphs.NotOneProgram(f"no such operation in XLA: {left}")
+    return program
+
+
+def _made(graph: Any, arguments: list[Any]) -> graphs.GraphProgram:
+    from torch_xla._dynamo import dynamo_bridge as bridge
+    from torch_xla.core import xla_model
+
+    bridge.XLAConstructorMoverPass()(graph.graph)
+    graph.recompile()
+    graphs.refuse(graph, arguments)
+    # The values of running programs have no addresses yet, by which torch_xla tells tensors apart.
+    xla_model.wait_device_ops()
+    return graphs.GraphProgram(graph.forward, graphs.separated(arguments))
 
 
 def _as_before(graph: Any) -> Callable[[list[Any]], Any]:

@@ -21,7 +21,7 @@ from sagelet_runtime.torch_xla import debugging, lightning
 def activate() -> None:
     """Installs the hooks of a compiled job in this process."""
     from sagelet_runtime.gpu import missing_gpu
-    from sagelet_runtime.hugging_face import alone, half, loading, refused
+    from sagelet_runtime.hugging_face import alone, half, length, loading, refused
     from sagelet_runtime.torch_xla import first_backward, saving, shuffling
 
     deferrals.activate()
@@ -33,6 +33,9 @@ def activate() -> None:
             tracing.activate()
         else:
             deferrals.activate_torch_xla()
+        if tracing.is_tiered(os.environ):
+            tracing.activate_tiers()
+            after(length.MODULE, length.install)
         if tracing.is_replayed(os.environ):
             _activate_replay()
         if choice.is_chosen(os.environ):

@@ -16,6 +16,7 @@ from sagelet_runtime.base import compiler, image, installed, training_key
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import COMPILE_CACHE, CONFIGURED, INDUCTOR, NOT_COMPILED
 from sagelet_runtime.base.world import VARIABLE, World, gpus_of
+from sagelet_runtime.dynamo import tiers
 from sagelet_runtime.dynamo import xla as tracing
 from sagelet_runtime.gpu import device, missing_gpu, trial
 from sagelet_runtime.gpu import plugin as gpu
@@ -182,6 +183,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         device_consensus.HostsDisagree,
         inductor.UnknownCompiler,
         tracing.UnknownTracing,
+        tiers.UnknownCount,
     ) as error:
         raise errors.ClientError(str(error)) from error
 
@@ -265,6 +267,8 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
     compilation.write(job.output_data_dir, job.current_host, choice)
     # Nothing has been compiled yet. The report says what was: scripts may train without torch_xla.
     say(f"XLA compiles what runs on its device, PJRT_DEVICE={choice.kind}: {choice.reason}")
+    if tracing.is_tiered(environ):
+        say("models are traced at each step, and once by Dynamo where that pays")
     if traced_once:
         say("Dynamo traces models once, in place of at each step")
     _put_startup_first()

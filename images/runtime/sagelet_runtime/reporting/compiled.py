@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base import import_hook
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.dynamo import xla as tracing
 from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping, without_torch_xla
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.device_clock import ExecutionClock, WaitClock
@@ -37,6 +40,14 @@ def install(torch_xla: Any) -> None:
     )
     recorder.busy, recorder.compile_seconds = counters.busy, counters.compile_seconds
     recorder.reading_seconds = counters.reading_seconds
+    tracing.of_process.unseen = lambda: _unseen(recorder, counters)
+    if counters.executions is not None:
+        device = counters.executions
+        tracing.of_process.clocks = lambda: (
+            counters.compile_seconds(),
+            device.busy_seconds(),
+            recorder.steps.waited,
+        )
     worker = CompiledWorker(torch_xla, torch, counters, recorder)
     writer = Writer(Path(directory), recorder, worker.document)
     batches = Batches(recorder, torch.Tensor)
@@ -57,6 +68,20 @@ def install(torch_xla: Any) -> None:
 
 #: Why a worker that has imported torch_xla is not compiled.
 NOT_ON_XLA = "the script's parameters were not on the XLA device"
+
+
+@contextlib.contextmanager
+def _unseen(recorder: Recorder, counters: Counters) -> Iterator[None]:
+    """Counts no read and no break of a graph meanwhile. They are sagelet's own."""
+    steps, reading = recorder.steps, recorder.reading
+    steps.broken(counters.dispatched())
+    breaks, was_inside = steps.breaks, reading.inside
+    reading.inside = True
+    try:
+        yield
+    finally:
+        reading.inside = was_inside
+        steps.breaks, steps.graphs = breaks, counters.dispatched()
 
 
 class CompiledWorker:
