@@ -26,7 +26,7 @@ from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.quantities import Size
 from sagelet_api.cli.submission import pairs
-from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, from_document, from_script
+from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, existing, from_document, from_script
 from sagelet_api.cli.text import say
 from sagelet_api.cli.training_jobs import JobName, describe
 from sagelet_api.cli.wait import Progress
@@ -50,7 +50,7 @@ _LONGEST_NAME = 47
 @click.argument("job", required=False, type=JobName())
 @click.option(
     "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Instead of JOB: a request or a script, as `sagelet submit` takes it.",
 )
 @click.option(
@@ -132,6 +132,7 @@ def batch_size(
     """
     if (job is None) == (file is None):
         raise click.UsageError("Give either JOB or --file")
+    file = file and existing(file, options["source_dir"], "--file")
     aws, given = Aws(server), pairs(hyperparameters, "-p")
     name = name or _new_name(job or (file.stem if file else ""))
     request = _request(aws, server, job, file, name, given, options)

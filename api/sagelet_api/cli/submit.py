@@ -51,7 +51,7 @@ DAY = 86_400
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", help="The job's name. Default: that of the document, else made of FILE and the time.")
 @click.option(
     "-p",
@@ -64,7 +64,8 @@ DAY = 86_400
 @click.option(
     "--source-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The directory of the script, packed whole with its requirements.txt. Default: the script alone.",
+    help="The directory of the script, packed whole with its requirements.txt. FILE may be relative to it, as an "
+    "entry_point of the SDK is. Default: the script alone.",
 )
 @click.option(
     "--input",
@@ -107,6 +108,7 @@ def submit(
     """
     if as_json and follow:
         raise click.UsageError("Give either --json or --follow")
+    file = existing(file, of_script["source_dir"])
     if file.is_dir():
         raise click.BadParameter(_of_a_directory(file), param_hint="FILE")
     aws, given = Aws(server), pairs(hyperparameters, "-p")
@@ -133,6 +135,20 @@ def submit(
             else:
                 say(outcome(aws, jobs[0]), err=True)
         context.exit(exit_code(jobs))
+
+
+def existing(file: Path, source_dir: Path | None, parameter: str = "FILE") -> Path:
+    """Returns the path of a script or a request.
+
+    With a source directory a script is looked for there first, as the SDK does. Raises BadParameter if it is not there.
+    """
+    inner = None if source_dir is None or file.suffix.lower() not in SCRIPTS else source_dir / file
+    if inner is not None and inner.is_file():
+        return inner
+    if file.exists():
+        return file
+    text = f"Path '{file}' does not exist" + ("." if inner is None else f", and neither does '{inner}'.")
+    raise click.BadParameter(text, param_hint=parameter)
 
 
 def _of_a_directory(directory: Path) -> str:

@@ -356,6 +356,26 @@ def test_an_upload_on_a_terminal_shows_its_bytes() -> None:
     assert "1.5/2.0 MB" in out.getvalue()
 
 
+def test_a_script_is_relative_to_the_source_directory_as_an_entry_point_is(
+    world: ApiWorld, sagelet: Sagelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK: entry_point "must point to a file located at the root of source_dir"."""
+    source = tmp_path / "src"
+    (source / "pkg").mkdir(parents=True)
+    for path, text in {"src/train.py": "inner", "train.py": "outer", "src/pkg/other.py": ""}.items():
+        (tmp_path / path).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for number, (script, program) in enumerate(
+        {"train.py": "train.py", "pkg/other.py": "pkg/other.py", "src/train.py": "train.py"}.items()
+    ):
+        done = sagelet("submit", script, "--source-dir", "src", "--name", f"one-{number}")
+        assert done.exit_code == 0, done.output
+        assert json.loads(request_of(world, f"one-{number}")["HyperParameters"]["sagemaker_program"]) == program
+    missing = sagelet("submit", "none.py", "--source-dir", "src")
+    assert missing.exit_code == 2
+    assert "'none.py' does not exist, and neither does 'src/none.py'" in " ".join(missing.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -363,6 +383,7 @@ def test_an_upload_on_a_terminal_shows_its_bytes() -> None:
         (["--input", "train.csv"], "--input train.csv: must be of the form CHANNEL=SOURCE"),
         (["-p", "a=1", "-p", "a=2"], "a is there twice"),
         (["--instance-type", "ml.nothing"], "The options make no valid CreateTrainingJob request:"),
+        (["--instance-type", "ml.p3.2xlarg"], "did you mean ml.p3.2xlarge?"),
         (["--name", "no_underscore"], "at 'trainingJobName'"),
         (["--input", "train=/nowhere"], "/nowhere: no such file or directory"),
         (["--source-dir", "/etc"], "is not in --source-dir /etc"),
