@@ -214,3 +214,10 @@ def test_models_of_another_account_and_region_are_not_seen(world: ApiWorld) -> N
     for other in (world.client("sagemaker", account="210987654321"), world.client("sagemaker", "eu-west-1")):
         assert other.list_models()["Models"] == []
         assert refused(other.describe_model, ModelName="M")[0] == "ValidationException"
+
+
+@pytest.mark.parametrize("resource", ["Model", "ModelPackage", "ModelPackageGroup", "Pipeline", "PipelineExecution"])
+def test_what_is_not_searched_is_refused_and_not_empty(world: ApiWorld, resource: str) -> None:
+    for call in (world.sagemaker.search, world.sagemaker.get_search_suggestions):
+        code, text = refused(call, Resource=resource)
+        assert (code, "use List" in text or "enum value set" in text) == ("ValidationException", True)

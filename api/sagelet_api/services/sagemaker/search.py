@@ -38,6 +38,14 @@ from sagelet_engine.model.tuning import TuningJob
 
 #: The resources that sagelet searches.
 OURS = {"TrainingJob": TRAINING_JOBS, "HyperParameterTuningJob": TUNING_JOBS}
+#: Resources that sagelet keeps and does not search: moto, which answers for the others, has none of them.
+NOT_SEARCHED = {
+    "Pipeline": "ListPipelines",
+    "PipelineExecution": "ListPipelineExecutions",
+    "ModelPackage": "ListModelPackages",
+    "ModelPackageGroup": "ListModelPackageGroups",
+    "Model": "ListModels",
+}
 #: Conditions and expressions in one request (shape SearchRequest).
 MAX_PARTS = 50
 _ORDERINGS = (
@@ -62,14 +70,21 @@ _ALLOWED = {
 
 def is_ours(_context: Context, parameters: Parameters) -> bool:
     """True if the resource is a training job or a tuning job. moto has the other resources of the model; a resource of
-    neither, and what is not text, is refused here.
+    neither, one that is not searched, and what is not text, is refused here.
     """
     resource = parameters.get("Resource")
     return (
         not isinstance(resource, str)
         or resource in OURS
+        or resource in NOT_SEARCHED
         or resource not in rule_book("sagemaker").shape("ResourceType").enum
     )
+
+
+def check_searched(resource: str) -> None:
+    """Raises ValidationException for a resource that is not searched. An empty answer would say that there is none."""
+    if resource in NOT_SEARCHED:
+        raise ValidationException(f"sagelet does not search resources of type {resource}: use {NOT_SEARCHED[resource]}")
 
 
 class Search:
@@ -82,6 +97,7 @@ class Search:
         if request.get("CrossAccountFilterOption") == "CrossAccount":
             return _answer([], 0)  # Nobody shares jobs with this account.
         resource = request["Resource"]
+        check_searched(resource)
         query = job_search(context, request, OURS[resource])
         if resource == "TrainingJob":
             return self._page(context, request, self._engine.jobs.search(query), self._training_job)

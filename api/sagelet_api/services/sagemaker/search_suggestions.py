@@ -2,6 +2,7 @@
 
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context
+from sagelet_api.services.sagemaker.search import check_searched
 from sagelet_api.services.sagemaker.search_properties import TRAINING_JOBS, TUNING_JOBS
 from sagelet_engine.engine import Engine
 
@@ -20,6 +21,7 @@ class SearchSuggestions:
         """Returns members of the resource, and the hyperparameters, tags and metrics of this account's records."""
         query = request.get("SuggestionQuery", {}).get("PropertyNameQuery", {})
         beginning = query.get("PropertyNameHint", "")
+        check_searched(request["Resource"])
         properties, names = self._found[request["Resource"]]
         found = {name for name in properties.single_values if name.startswith(beginning)}
         found |= {*names(context.account, context.region, beginning, MOST)}
