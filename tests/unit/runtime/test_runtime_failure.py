@@ -103,6 +103,11 @@ def test_a_progress_bar_does_not_push_the_exception_out(rank: str, end: str) -> 
     assert len(text) <= ERROR_BUDGET
 
 
+def test_a_line_of_many_bars_costs_no_more_than_its_length() -> None:
+    """A script may print anything."""
+    assert collected("Traceback (most recent call last):" + " 1%|" * 200_000 + "\n" + "ValueError: x")
+
+
 def test_a_long_message_keeps_its_beginning_and_some_frames() -> None:
     text = collected(traceback("RuntimeError: size mismatch\n" + "weight x\n" * 500, frames=30))
     assert len(text) <= ERROR_BUDGET

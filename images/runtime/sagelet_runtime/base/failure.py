@@ -29,8 +29,9 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 _AFTERMATH = ("Exception ignored in", "Error in atexit", "Error in sys.excepthook")
 _FRAME = re.compile(r"^(\[rank\d+\]: ?)?\s")
 _MARKS = re.compile(r"^(\[rank\d+\]: ?)?\s*[~^]+\s*$")
-#: The header at the end of a line that a progress bar began: bars end without a line feed.
-_AFTER_BAR = re.compile(r"(?:\d%\||\bit/s\]|\bs/it\]|\bit \[).*?(?P<header>(?:\[rank\d+\]: ?)?Traceback \(.*)$")
+#: The end of a progress bar, which has no line feed, and the prefix of a rank. It is looked for in so many characters.
+_BAR = re.compile(r"(?:\d%\||\dit/s\b|\ds/it\b|\dit \[).*?(?P<rank>(?:\[rank\d+\]: ?)?)$")
+_BAR_END = 80
 _GAP = "..."
 
 
@@ -89,8 +90,9 @@ class ErrorCollector:
 def _without_bar(line: str) -> str:
     """Returns what a terminal would show of a line: a progress bar goes back to its start for each of its states."""
     line = line.rstrip("\r\n").rpartition("\r")[2]
-    found = _AFTER_BAR.search(line) if _HEADER in line else None
-    return found["header"] if found else line
+    before, header, after = line.rpartition(_HEADER)
+    found = _BAR.search(before[-_BAR_END:]) if header else None
+    return f"{found['rank']}{header}{after}" if found else line
 
 
 def without_error(code: int, last_text: str, fatal: str = "") -> str:
