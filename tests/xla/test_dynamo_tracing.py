@@ -281,7 +281,7 @@ def test_the_same_models(tmp_path: Path) -> None:
     trained = {}
     for kind, variables in kinds.items():
         under_way = same_model.start(
-            tmp_path / kind, compiled=variables is not None, threads=1, environment=variables or {},
+            tmp_path / kind, compiled=variables is not None, threads=1, forked=True, environment=variables or {},
             models=",".join(names), steps=7, small=1,
         )  # fmt: skip
         trained[kind] = same_model.ended(*under_way, names)

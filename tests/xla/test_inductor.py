@@ -283,7 +283,7 @@ WORKERS = """
 def test_two_workers_train_as_one(tmp_path: Path) -> None:
     found = []
     for workers in ("1", "2"):
-        host = TrainingHost(tmp_path / workers)
+        host = TrainingHost(tmp_path / workers, forked=True)
         ended = run(host, WORKERS, GPU_NUM_DEVICES=workers, OMP_NUM_THREADS="1")
         found.append(losses_in(ended.log))
         reports = workers_of(host.base, "algo-1")

@@ -18,7 +18,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Tra
     base: Path = tmp_path_factory.mktemp("trained")
     runs = {}
     for kind in ("native", "compiled"):
-        under_way = same_model.start(base / kind, compiled=kind == "compiled", threads=1, small=1, steps=STEPS)
+        compiled = kind == "compiled"
+        under_way = same_model.start(
+            base / kind, compiled=compiled, threads=1, forked=not compiled, small=1, steps=STEPS
+        )
         runs[kind] = same_model.ended(*under_way, [*TOLERANCES])
     return runs
 

@@ -63,6 +63,7 @@ class Plan:
     chunks: Mapping[str, int]
     #: Of torch and of XLA.
     threads: int
+    #: Small models. Their scripts are forks of a process that has imported torch, because no figure is kept.
     small: bool
     #: Jobs of each kind for the table of whole jobs.
     jobs: int
@@ -102,7 +103,7 @@ def side_by_side(
 ) -> dict[str, Trained]:
     """Trains a model once for each kind, all in turns. A kind is the job's Environment, or None for a native job."""
     wished = {"steps": plan.steps(model), "chunk": plan.chunks[model], "small": int(plan.small), "learning_rate": 1e-3}
-    return same_model.in_turns(model, kinds, base, threads=plan.threads, **wished)
+    return same_model.in_turns(model, kinds, base, threads=plan.threads, forked=plan.small, **wished)
 
 
 def ratio(native: Sequence[float], other: Sequence[float]) -> Figure:

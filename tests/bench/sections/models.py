@@ -94,8 +94,12 @@ def run(scale: Scale, directory: Path) -> list[Table]:
 def _trained(name: str, base: Path, plan: Plan) -> Pair:
     """Trains one model natively and compiled in turns, then natively with another number of threads."""
     options = {"steps": plan.steps, "chunk": plan.chunk, "small": int(plan.small)}
-    found = same_model.in_turns(name, {"native": None, "compiled": {}}, base, threads=plan.threads, **options)
+    found = same_model.in_turns(
+        name, {"native": None, "compiled": {}}, base, threads=plan.threads, forked=plan.small, **options
+    )
     threads = 2 if plan.threads == 1 else 1
-    other = same_model.in_turns(name, {"other": None}, base / "alone", threads=threads, **options)["other"]
+    other = same_model.in_turns(name, {"other": None}, base / "alone", threads=threads, forked=plan.small, **options)[
+        "other"
+    ]
     native = found["native"]
     return Pair(name, native, found["compiled"], same_model.difference(native, other), plan.chunk)

@@ -48,6 +48,8 @@ class Plan:
     #: Steps of a turn, and those before the first turn, in which XLA compiles.
     steps: int
     warming: int
+    #: True if scripts are forks of a process that has imported torch: no figure is kept.
+    forked: bool = False
 
     @property
     def all_steps(self) -> int:
@@ -56,7 +58,7 @@ class Plan:
 
 PLANS = {
     Scale.FULL: Plan(tuple(NAMES), 12, 12, 10, 8),
-    Scale.SHORT: Plan(("a plain loop",), 2, 2, 2, 6),
+    Scale.SHORT: Plan(("a plain loop",), 2, 2, 2, 6, forked=True),
 }
 
 
@@ -120,7 +122,7 @@ def _start(script: str, base: Path, tracing: str | None, plan: Plan, turns: str)
         **{"WARMING": str(plan.warming), "STEPS_OF_A_TURN": str(plan.steps)},
         **({"SAGELET_XLA_TRACING": tracing} if tracing else {}),
     }
-    host = TrainingHost(base, settings)
+    host = TrainingHost(base, settings, forked=plan.forked)
     for file in (Path(step_counters.__file__), SCRIPTS / TIMED, SCRIPTS / "step_model.py"):
         host.script(file.read_text(), file.name)
     host.script((SCRIPTS / script).read_text(), "script.py")

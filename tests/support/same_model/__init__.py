@@ -81,17 +81,23 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def start(
-    base: Path, *, compiled: bool, threads: int, environment: Mapping[str, str] = NO_VARIABLES, **options: object
+    base: Path,
+    *,
+    compiled: bool,
+    threads: int,
+    environment: Mapping[str, str] = NO_VARIABLES,
+    forked: bool = False,
+    **options: object,
 ) -> tuple[TrainingHost, subprocess.Popen[str]]:
     """Starts `scripts/train.py` with these options, on a host of its own.
 
-    `environment`: of the job.
+    `environment`: of the job. `forked`: as a TrainingHost's, where no time is measured.
     """
     base.mkdir(parents=True)
     # Both on CPUs, whatever the machine has.
     pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads), "CUDA_VISIBLE_DEVICES": ""}
     # Waiting threads must not spin, because the other training of a pair, or of another test, needs the CPU.
-    host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive", **environment})
+    host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive", **environment}, forked=forked)
     for file in SCRIPTS.glob("*.py"):
         host.script(file.read_text(), file.name)
     hyperparameters = {name: str(value) for name, value in options.items()}
@@ -106,7 +112,13 @@ def ended(host: TrainingHost, process: "subprocess.Popen[str]", names: list[str]
 
 
 def in_turns(
-    model: str, kinds: Mapping[str, Mapping[str, str] | None], base: Path, *, threads: int, **options: object
+    model: str,
+    kinds: Mapping[str, Mapping[str, str] | None],
+    base: Path,
+    *,
+    threads: int,
+    forked: bool = False,
+    **options: object,
 ) -> dict[str, Trained]:
     """Trains a model once for each kind, all in turns of `chunk` steps, so that a load of the machine affects all.
 
@@ -116,7 +128,7 @@ def in_turns(
     def starting(number: int, variables: Mapping[str, str] | None) -> taking_turns.Start:
         return lambda turns: start(
             base / str(number), compiled=variables is not None, threads=threads, turns=turns, models=model,
-            environment=variables or {}, **options,
+            environment=variables or {}, forked=forked, **options,
         )  # fmt: skip
 
     starts = {kind: starting(number, variables) for number, (kind, variables) in enumerate(kinds.items())}
