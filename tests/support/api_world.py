@@ -38,12 +38,14 @@ from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
 from support.front import front
-from support.world import World
+from support.world import World, until
 
 if TYPE_CHECKING:
     from flask import Blueprint
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
+#: The beginning of the ids of invocations that a request waits for, or nobody.
+INVOKED = "function-invoke"
 
 #: Makes no second try, and follows no redirection.
 _AS_IT_IS: Any = {"retries": False, "redirect": False}
@@ -124,10 +126,22 @@ class ApiWorld(World):
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._end_functions()
         self._http.clear()
         self._stack.close()
         self.engine.close()
         self.s3.close()
+
+    def _end_functions(self) -> None:
+        """Ends the functions that nobody ended: a thread looks for the end of each, a hundred times a second."""
+
+        def none_is_left() -> bool:
+            running = [host for ref, host in [*self.runtime.hosts.items()] if ref.startswith(INVOKED)]
+            for host in running:
+                host.end(0)
+            return not running
+
+        until(none_is_left)
 
     @property
     def port(self) -> int:
