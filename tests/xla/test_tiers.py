@@ -106,6 +106,13 @@ def test_a_model_goes_up_and_the_script_sees_the_same_numbers(printed: Any, name
     assert report["difference"] == difference
 
 
+def test_a_torch_that_lacks_what_is_needed_trains_as_before(printed: Any) -> None:
+    before, after, report, _ = printed[2]
+    assert after == before
+    assert (report["calls"], report["went_up_at"]) == (0, 0)
+    assert report["stayed"] == {"this torch lacks torch.no_such_function, torch.no_such_module.other": 1}
+
+
 def test_all_cases_are_here(printed: Any) -> None:
     assert printed[1].keys() == EXPECTED.keys()
 

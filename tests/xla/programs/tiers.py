@@ -187,4 +187,6 @@ imported = sorted(name for name in LATE if name in sys.modules)
 import torch._dynamo  # noqa: E402
 
 faults.install(torch._dynamo.config)
-print(json.dumps([imported, {name: outcome(name) for name in CASES}]))
+outcomes = {name: outcome(name) for name in CASES}
+tiers.NEEDED = {"torch": ("is_autocast_enabled", "no_such_function"), "torch.no_such_module": ("other",)}
+print(json.dumps([imported, outcomes, outcome("plain")]))

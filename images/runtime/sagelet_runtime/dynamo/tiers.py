@@ -6,6 +6,7 @@ The job asks for it by SAGELET_XLA_TRACING=tiered. Dynamo is imported when a mod
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -30,6 +31,14 @@ MOST_MODELS, MOST_KINDS = 4, 16
 MOST_BREAKS, SHARE = 8, 4
 #: Reasons kept for the report, at most, and characters of each.
 MOST_REASONS, SHOWN = 16, 200
+
+#: What looking at a call and running its program need of torch, by module. 2.1 lacks some of it.
+NEEDED = {
+    "torch": ("get_autocast_dtype", "is_autocast_enabled"),
+    "torch.compiler": ("set_stance",),
+    "torch._C": ("_current_graph_task_id", "_functorch", "_len_torch_dispatch_stack", "_len_torch_function_stack"),
+    "torch._C._functorch": ("peek_interpreter_stack",),
+}
 
 Call = Callable[..., Any]
 Compile = Callable[[Call], Call]
@@ -75,13 +84,21 @@ class Tiers:
 
     def call(self, original: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls an outermost module. `original`: nn.Module's own call."""
-        model = self._of(module) if _trains(module) else None
+        model = self._of(module) if self._fits and _trains(module) else None
         if model is None:
             return original(module, *args, **kwargs)
         self.calls += 1
         if model.is_watched and self.clocks is not None:
             self.worth.step(Clocks(time.perf_counter(), *self.clocks()))
         return model.call(original, module, args, kwargs)
+
+    @functools.cached_property
+    def _fits(self) -> bool:
+        """True if this torch has what is needed."""
+        names = lacking()
+        if names:
+            say_stays(self.report, f"this torch lacks {names}")
+        return not names
 
     def _of(self, module: Any) -> _Model | None:
         model = self._models.get(module)
@@ -250,9 +267,24 @@ class _Model:
     def _stay(self, why: str) -> None:
         self._stays = True
         self._kinds.clear()
-        text = f"{self._name}: {why}"[:SHOWN]
-        self._tiers.report.note(self._tiers.report.stayed, text)
-        say_once(f"traced at each step, not once: {text}")
+        say_stays(self._tiers.report, f"{self._name}: {why}")
+
+
+def say_stays(report: Report, why: str) -> None:
+    text = why[:SHOWN]
+    report.note(report.stayed, text)
+    say_once(f"traced at each step, not once: {text}")
+
+
+def lacking() -> str:
+    """Returns which of the functions in NEEDED are not in this torch. Empty if none."""
+    import torch
+
+    names = []
+    for module, needed in NEEDED.items():
+        place = functools.reduce(lambda one, name: getattr(one, name, None), module.split(".")[1:], torch)
+        names += [f"{module}.{name}" for name in needed if not hasattr(place, name)]
+    return ", ".join(names)
 
 
 def kind_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
