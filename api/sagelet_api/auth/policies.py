@@ -32,6 +32,8 @@ _WITH_VARIABLES = "2012-10-17"
 _ARN_FIELDS = 6
 #: The beginning of ARNs whose rest is a name, with any colons.
 _OBJECTS = ("arn:aws:s3:", "arn:aws-cn:s3:", "arn:aws-us-gov:s3:")
+#: The ARNs of a service that takes `Prod` and `prod` for one resource. The ARN of both is in lower case.
+_SAGEMAKER = re.compile(r"arn:[a-z-]+:sagemaker:")
 #: How a pattern is compared with a text.
 Test = Callable[[str, str], bool]
 
@@ -66,14 +68,21 @@ class Element:
 
     def names(self, text: str) -> bool:
         """True if the element certainly names what `text` stands for."""
-        return self.known and (not self._any(meets, text) if self.negated else self._any(covers, text))
+        return self.known and (not self._any(_may_match, text) if self.negated else self._any(covers, text))
 
     def may_name(self, text: str) -> bool:
         """True unless the element certainly does not name what `text` stands for."""
-        return not self.known or (not self._any(covers, text) if self.negated else self._any(meets, text))
+        return not self.known or (not self._any(covers, text) if self.negated else self._any(_may_match, text))
 
     def _any(self, test: Test, text: str) -> bool:
         return any(test(pattern, text) for pattern in self.patterns)
+
+
+def _may_match(pattern: str, text: str) -> bool:
+    """True unless a pattern certainly does not match a text. Names of SageMaker have another case in their ARNs."""
+    if meets(pattern, text):
+        return True
+    return _SAGEMAKER.match(text) is not None and meets(pattern.lower(), text.lower())
 
 
 @dataclass(frozen=True)

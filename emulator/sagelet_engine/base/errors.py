@@ -134,10 +134,10 @@ class WarmPoolAvailable(SageletError):
 
 
 class TooManyTags(SageletError):
-    """The job would have more tags than a job can have. No tag was added."""
+    """A resource would have more tags than one can have. No tag was added."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"A training job can have {limit} tags; delete some first")
+        super().__init__(f"A resource can have {limit} tags; delete some first")
 
 
 class ClientFault(SageletError):

@@ -53,8 +53,9 @@ class RegistryEntry:
     created_by: JsonObject = field(default_factory=dict)
     modified_by: JsonObject = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    #: ClientToken of the Create call.
+    #: ClientToken of the Create call, and of the last update.
     token: str = ""
+    update_token: str = ""
     #: Of a package: its version in the group, from 1. Of a group: the last version that it gave out.
     version: int = 0
 

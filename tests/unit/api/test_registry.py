@@ -125,6 +125,25 @@ def test_updates_of_a_package(world: ApiWorld) -> None:
     assert pending["ModelPackageSummaryList"] == []
 
 
+def test_updates_add_to_a_package_once_for_each_token_and_up_to_its_limits(world: ApiWorld) -> None:
+    arn = package(world, ModelPackageName="p")
+    sagemaker = world.sagemaker
+    for count in range(15):
+        added = [{"Name": f"n{count}", "Containers": [{"Image": IMAGE}]}]
+        for _ in range(2):
+            sagemaker.update_model_package(
+                ModelPackageArn=arn, AdditionalInferenceSpecificationsToAdd=added, ClientToken=f"{count:036}"
+            )
+    full = {f"k{at}": "v" for at in range(50)}
+    sagemaker.update_model_package(ModelPackageArn=arn, CustomerMetadataProperties=full)
+    more: dict[str, Any]
+    for more in ({"AdditionalInferenceSpecificationsToAdd": added}, {"CustomerMetadataProperties": {"another": "v"}}):
+        assert refused(sagemaker.update_model_package, ModelPackageArn=arn, **more)[0] == "ValidationException"
+    shown = sagemaker.describe_model_package(ModelPackageName=arn)
+    assert [one["Name"] for one in shown["AdditionalInferenceSpecifications"]] == [f"n{at}" for at in range(15)]
+    assert shown["CustomerMetadataProperties"] == full
+
+
 def test_what_is_deleted_is_gone_and_a_group_goes_last(world: ApiWorld) -> None:
     sagemaker = world.sagemaker
     sagemaker.create_model_package_group(ModelPackageGroupName="G")

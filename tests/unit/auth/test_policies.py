@@ -177,6 +177,20 @@ def test_a_denial_that_names_an_action_without_resources_denies_it() -> None:
     assert allowed(wide, action="cloudwatch:PutMetricData", resource=NO_RESOURCE)
 
 
+def test_a_denial_holds_for_a_name_of_sagemaker_in_any_case() -> None:
+    """sagelet takes `PROD` and `prod` for one resource, as its ARN is in lower case."""
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package-group/"
+    denial = {"Effect": "Deny", "Action": "*", "Resource": f"{arn}Prod*"}
+    but = {"Effect": "Allow", "Action": "*", "NotResource": f"{arn}prod*"}
+    for name in ("prod-1", "Prod-1", "PROD-1"):
+        assert not allowed(denial, action="sagemaker:DeleteModelPackageGroup", resource=arn + name)
+        policy = Policy.parse(json.dumps({"Statement": but}))
+        assert not evaluate([[policy]], "sagemaker:DeleteModelPackageGroup", arn + name)
+    assert allowed(denial, action="sagemaker:DeleteModelPackageGroup", resource=f"{arn}dev")
+    other = {"Effect": "Deny", "Action": "*", "Resource": "arn:aws:s3:::b/Prod"}
+    assert allowed(other, action="s3:GetObject", resource="arn:aws:s3:::b/prod")
+
+
 def test_each_layer_has_to_permit_and_any_denial_wins() -> None:
     everything = Policy.parse('{"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}')
     denial = Policy.parse('{"Statement": {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}}')

@@ -96,10 +96,13 @@ class RegistryOperations:
 
     def update_package(self, context: Context, request: Request) -> Output:
         key, who = _named(context, _PACKAGE, request["ModelPackageArn"]), self._who(context)
+        token = request.get("ClientToken", "")
 
         def change(before: RegistryEntry) -> RegistryEntry:
-            now_ms = max(self._now_ms(), before.modified_ms)
-            return replace(before, body=view.updated(before.body, request), modified_ms=now_ms, modified_by=who)
+            if token and token == before.update_token:
+                return before
+            body, now_ms = view.updated(before.body, request), max(self._now_ms(), before.modified_ms)
+            return replace(before, body=body, modified_ms=now_ms, modified_by=who, update_token=token)
 
         with _existing():
             return {"ModelPackageArn": self._registry.change(key, change).key.arn}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sagelet_api.protocol.aws_errors import ValidationException
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.services.sagemaker.training_view import seconds
 from sagelet_engine.base.wire import JsonObject
@@ -18,6 +19,8 @@ _REPLACED = (
     "ModelCard",
     "ModelLifeCycle",
 )
+#: What updates add to, and the most that a package can have of it: AWS's limits (botocore's shapes).
+_LIMITS = {"AdditionalInferenceSpecifications": 15, "CustomerMetadataProperties": 50}
 #: Members of a summary of a package.
 _SUMMARY = ("ModelPackageDescription", "ModelApprovalStatus", "ModelLifeCycle", "ModelPackageRegistrationType")
 
@@ -81,7 +84,7 @@ def package_summary(entry: RegistryEntry) -> Output:
 
 
 def updated(body: JsonObject, request: Request) -> JsonObject:
-    """Returns the body of a package after an UpdateModelPackage."""
+    """Returns the body of a package after an UpdateModelPackage. Raises ValidationException if it is too large."""
     after: dict[str, Any] = {**body, **{name: request[name] for name in _REPLACED if name in request}}
     gone = request.get("CustomerMetadataPropertiesToRemove", [])
     kept: Mapping[str, str] = body.get("CustomerMetadataProperties", {})
@@ -92,4 +95,7 @@ def updated(body: JsonObject, request: Request) -> JsonObject:
     if "AdditionalInferenceSpecificationsToAdd" in request:
         before = body.get("AdditionalInferenceSpecifications", [])
         after["AdditionalInferenceSpecifications"] = [*before, *request["AdditionalInferenceSpecificationsToAdd"]]
+    for name, limit in _LIMITS.items():
+        if len(after.get(name, ())) > limit:
+            raise ValidationException(f"A model package can have {limit} {name}.")
     return after
