@@ -169,7 +169,7 @@ def test_the_host_of_the_worker_that_died_first_speaks(world: World) -> None:
         "algo_1": Observation(running=False, exit_code=1, finished_ms=5000),
         "algo_2": Observation(running=False, exit_code=1, finished_ms=9000),
     }
-    assert set(consult(world, world.job("one"), **ended)) == {"out-of-memory"}
+    assert set(consult(world, world.job("one"), **ended)) == {"script-exit"}
 
 
 def finished_native(world: World, name: str, parameters: dict[str, str], script: str = LOOP) -> None:

@@ -179,6 +179,10 @@ def _processing_variable(name: str) -> str:
 
 def ended(case: Case) -> Iterator[Seen]:
     """Reports the end of a script that printed no error: its own failure file, an exit code, or a signal."""
+    if case.progress.failed and (worker := last_match(case, _KILLED_WORKER)):
+        text = f"A worker was ended by the signal SIGKILL ({quoted(worker)})"
+        yield Seen(Severity.ERROR, text, instead=_SIGNALS["SIGKILL"])
+        return
     code = _exit_code(case)
     if code is None:
         return
@@ -190,10 +194,6 @@ def ended(case: Case) -> Iterator[Seen]:
         return
     if reason:
         yield Seen(Severity.ERROR, f"The job gave its reason: {quoted(reason)}", instead=_TOLD)
-        return
-    if worker := last_match(case, _KILLED_WORKER):
-        text = f"A worker was ended by the signal SIGKILL ({quoted(worker)})"
-        yield Seen(Severity.ERROR, text, instead=_SIGNALS["SIGKILL"])
         return
     name = _signal(code)
     said = f"; its last line was {quoted(last)}" if (last := _last_words(case)) else ""
