@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
 
 #: The most jobs of a kind, and the lines of each.
 MOST, LINES = 3, 10
+#: The most pages of 100 jobs that are looked through for them. AWS filters a page by status after it was cut.
+PAGES = 5
 #: By kind: the operations, the key of the list, the key of the name, the log group.
 _KINDS = (
     ("training_job", "TrainingJobSummaries", "TrainingJobName", "/aws/sagemaker/TrainingJobs"),
@@ -23,10 +26,11 @@ def sections(session: "boto3.Session", since: float | None) -> Iterator[tuple[st
     """
     sagemaker = session.client("sagemaker")
     after = {} if since is None else {"LastModifiedTimeAfter": datetime.fromtimestamp(since, timezone.utc)}
-    newest: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": MOST, **after}
+    asked: dict[str, Any] = {"StatusEquals": "Failed", "SortBy": "CreationTime", "SortOrder": "Descending", **after}
     for kind, listed, key, group in _KINDS:
-        found = getattr(sagemaker, f"list_{kind}s")(StatusEquals="Failed", **newest)[listed]
-        for name in (one[key] for one in found):
+        pages = sagemaker.get_paginator(f"list_{kind}s").paginate(MaxResults=100, **asked)
+        failed = (one[key] for page in islice(pages, PAGES) for one in page[listed])
+        for name in islice(failed, MOST):
             reason = getattr(sagemaker, f"describe_{kind}")(**{key: name}).get("FailureReason", "")
             title = f"sagelet: {kind.replace('_', ' ')} {name} failed"
             yield title, "\n".join([reason, *_last_lines(session, group, name)])
@@ -35,6 +39,8 @@ def sections(session: "boto3.Session", since: float | None) -> Iterator[tuple[st
 def _last_lines(session: "boto3.Session", group: str, name: str) -> list[str]:
     """Returns the last lines of a job's newest stream, under a heading. Empty if it printed nothing."""
     logs = session.client("logs")
+    if not logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]:
+        return []  # no job of the account has printed anything
     streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")["logStreams"]
     if not streams:
         return []

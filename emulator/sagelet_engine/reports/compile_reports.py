@@ -55,7 +55,7 @@ def _why_native(report: CompilerReport) -> str:
     """Returns why nothing of a compiled job is compiled, by what ran in it. Empty if that is not known."""
     said = next((worker for worker in report.workers if worker.not_compiled), None)
     if said is not None:
-        return f"{said.not_compiled}, and did {counted(said.optimizer_steps, 'optimizer step')} natively"
+        return f"{said.not_compiled}; {counted(said.optimizer_steps, 'optimizer step')} ran natively"
     return f"no process of the job imported {report.not_imported}" if report.not_imported else ""
 
 

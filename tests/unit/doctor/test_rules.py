@@ -515,7 +515,9 @@ def test_signal_9_alone_does_not_say_that_memory_was_full() -> None:
     reason = "AlgorithmError: , exit code: 137"
     ended = found(case(progress=Progress("Failed", exit_code=137, reason=reason)))
     assert set(ended) == {"script-exit"}
-    assert "Neither its container nor its cgroup" in str(ended["script-exit"].seen.instead)
+    remedy = str(ended["script-exit"].seen.instead)
+    assert "sagelet did not, and it knows of no full memory" in remedy
+    assert remedy.index("`kill -9`") < remedy.index("`dmesg`")
     told = {
         'ExitCode -9\nErrorMessage ""': "ended by the signal SIGKILL",
         'ExitCode 137\nErrorMessage ""': "ended by the signal SIGKILL",

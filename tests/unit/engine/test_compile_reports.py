@@ -205,14 +205,16 @@ ASKS = {"HyperParameters": {"sagemaker_training_compiler_enabled": "true"}}
 CPU = {"compiled": True, "platform": "CPU", "reason": "this host has no GPU"}
 
 
-def test_a_training_that_torch_xla_had_no_part_in_is_not_called_compiled(world: World) -> None:
+@pytest.mark.parametrize(
+    "why", ["the script did not import torch_xla", "the script's parameters were not on the XLA device"]
+)
+def test_a_training_that_torch_xla_had_no_part_in_is_not_called_compiled(world: World, why: str) -> None:
     world.create("one", **ASKS)
     host = world.host("one")
     (reports(world, "one") / "compilation.json").write_text(json.dumps(CPU))
-    why = "the script did not import torch_xla"
     write(reports(world, "one"), compiled=False, not_compiled=why, platform="", compiles=0, optimizer_steps=20)
     until(lambda: world.job("one").compilation)
-    reason = f"{why}, and did 20 optimizer steps natively"
+    reason = f"{why}; 20 optimizer steps ran natively"
     assert of(world, "one").reason == reason, "while it runs, too"
     host.end(0)
     job = world.ended("one")

@@ -79,8 +79,10 @@ def test_each_worker_of_xdist_has_a_server_of_its_own(pytester: pytest.Pytester)
 
 
 FAILED_JOB = """
-    def body(name):
-        image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
+    PYTORCH = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
+    XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+
+    def body(name, image=PYTORCH):
         return {
             "TrainingJobName": name, "RoleArn": "arn:aws:iam::123456789012:role/service-role/SageMaker",
             "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
@@ -103,14 +105,37 @@ FAILED_JOB = """
 
     def test_fails_without_a_job(sagelet_fast_forward):
         assert False
+
+    def test_fails_before_anything_is_printed(sagelet_account):
+        session = sagelet_account.session()
+        session.client("s3").create_bucket(Bucket="out")
+        sagemaker = session.client("sagemaker")
+        sagemaker.create_training_job(**body("refused", XGBOOST))
+        sagemaker.get_waiter("training_job_completed_or_stopped").wait(TrainingJobName="refused")
+
+    def test_fails_after_newer_jobs_completed(sagelet_fast_forward):
+        @sagelet_fast_forward.train
+        def train(job):
+            assert job.name != "first"
+
+        session = sagelet_fast_forward.session()
+        session.client("s3").create_bucket(Bucket="out")
+        names = ["first", "second", "third", "fourth"]
+        for name in names:
+            session.client("sagemaker").create_training_job(**body(name))
+        states = {sagelet_fast_forward.wait(name)["TrainingJobStatus"] for name in names}
+        assert states == {"Completed"}
 """
 
 
 def test_a_failed_test_shows_why_its_job_failed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FAILED_JOB)
     ran = pytester.runpytest_subprocess(*OPTIONS)
-    ran.assert_outcomes(failed=2)
+    ran.assert_outcomes(failed=4)
     text = ran.stdout.str()
+    assert "it is AWS's closed image of XGBoost" in text
+    assert "Which jobs failed is not known" not in text
+    assert text.count("sagelet: training job first failed") == 1
     assert text.count("sagelet: training job nightly failed") == 1
     assert "AlgorithmError: ValueError: the data are gone, exit code: 1" in text
     assert "Last lines of nightly/algo-1-" in text

@@ -85,9 +85,9 @@ _SIGNALS = {
     "free space of the data directory's disk.",
     "SIGFPE": "A native library divided an integer by zero. Set PYTHONFAULTHANDLER=1 in the job's Environment: Python "
     "then prints the line of the script.",
-    "SIGKILL": "Something killed the script; sagelet did not. Neither its container nor its cgroup says that memory "
-    "was full. Without these the kernel's log says it (`dmesg`): then lower the batch size. Look for `kill -9`, a "
-    "timeout, or a launcher that ended the other workers.",
+    "SIGKILL": "Something killed the script; sagelet did not, and it knows of no full memory. Look for `kill -9`, a "
+    "timeout, or a launcher that ended the other workers. If the machine's memory was full, its kernel's log says so "
+    "(`dmesg`): then lower the batch size.",
     "SIGTERM": "Something in the job ended the script; sagelet sends SIGTERM only when a job is stopped. Look for "
     "`kill`, a timeout, or a launcher that ended the other workers.",
 }
