@@ -293,6 +293,23 @@ def test_two_workers_train_as_one(tmp_path: Path) -> None:
     assert found[1] == pytest.approx(found[0], rel=1e-4)
 
 
+def test_two_workers_of_accelerate_know_each_other(tmp_path: Path) -> None:
+    """Alone, each of them would train on all batches and exchange nothing."""
+    host = TrainingHost(tmp_path, {"SAGELET_INSTANCE_GPUS": '{"ml.p3.2xlarge": 2}', **KNOWN_PROCESSOR}, forked=True)
+    host.environment |= {"SAGELET_COMPILER": "inductor"}
+    host.script(
+        """
+        from accelerate import Accelerator
+
+        accelerator = Accelerator()
+        print("process", accelerator.process_index, "of", accelerator.num_processes)
+        """
+    )
+    ended = host.run({**ASKED, "sagemaker_pytorch_xla_multi_worker_enabled": "true"})
+    assert ended.code == 0, ended.log
+    assert sorted(re.findall(r"process (\d) of (\d)", ended.log)) == [("0", "2"), ("1", "2")]
+
+
 def test_an_unknown_compiler_is_refused(host: TrainingHost) -> None:
     host.environment |= {"SAGELET_COMPILER": "gcc"}
     host.script("print('never')")

@@ -127,7 +127,7 @@ PLAIN = """
         xm.optimizer_step(optimizer) if ON_XLA and WORKERS > 1 else optimizer.step()
         sync()
         clock.read(number, loss)
-    clock.stop(STEPS)
+    clock.stop(number + 1 - WARM)
 """
 
 ACCELERATE = """
@@ -146,7 +146,8 @@ ACCELERATE = """
         accelerator.backward(loss)
         optimizer.step()
         clock.read(number, loss)
-    clock.stop(STEPS)
+    assert accelerator.num_processes == WORKERS, "the workers train each alone"
+    clock.stop(number + 1 - WARM)
 """
 
 TRAINER = """
@@ -165,6 +166,7 @@ TRAINER = """
         output_dir=os.environ["SM_OUTPUT_DATA_DIR"], per_device_train_batch_size=128, max_steps=WARM + STEPS,
         logging_steps=EVERY or 10_000, save_strategy="no", report_to=[], disable_tqdm=True, optim="adamw_torch",
     )
+    assert arguments.world_size == WORKERS, "the workers train each alone"
     trainer = Trainer(model=Model(), args=arguments, train_dataset=Rows(), callbacks=[Measure()])
     clock.open()
     trainer.train()
@@ -245,6 +247,7 @@ def measured(base: Path, cell: Cell) -> tuple[Truth, WorkerReport]:
     ended = host.run(hyperparameters)
     assert ended.code == 0, ended.log
     truth = Truth(**json.loads(re.findall(r"truth=(.*)", ended.log)[-1]))
+    assert truth.steps == STEPS
     report, *others = sorted(workers_of(host.base, "algo-1"), key=lambda one: one.rank)
     assert len(others) == cell.workers - 1
     for other in others:
@@ -256,7 +259,8 @@ def agrees(tmp_path: Path, cell: Cell) -> WorkerReport:
     """Runs the script until the clocks agree, and returns that run's report.
 
     If they never do, the report is wrong, unless the worker waited for a processor so long that this explains the
-    difference. Then the test says that the machine is too noisy: it has not passed.
+    difference, and the runs differ among each other: noise does not repeat itself. Then the test says that the machine
+    is too noisy: it has not passed.
     """
     seen: list[tuple[float, float]] = []
     for _ in range(MOST_RUNS):
@@ -268,7 +272,9 @@ def agrees(tmp_path: Path, cell: Cell) -> WorkerReport:
             return report
         seen.append((ratio, crowding))
     said = f"reported over true, and how many times as long the processors took: {seen}"
-    if all(1 / crowding <= ratio <= crowding for ratio, crowding in seen):
+    ratios = [ratio for ratio, _ in seen]
+    explained = all(1 / crowding <= ratio <= crowding for ratio, crowding in seen)
+    if explained and max(ratios) / min(ratios) > 1 + TOLERANCE:
         pytest.xfail(f"the machine is too noisy to say: {said}")
     pytest.fail(said)
 

@@ -60,7 +60,8 @@ def run(job: Any) -> None:
     name = _distribution(job)
     world = distribution.world_of(job, os.environ, basic["MASTER_ADDR"], int(basic["MASTER_PORT"]))
     added = job.to_env_vars() | basic | compiler_environment(job, os.environ)
-    added |= workers_environment(job, os.environ, name, world)
+    on_xla = "PJRT_DEVICE" in added and not {INDUCTOR, NOT_COMPILED} & added.keys()
+    added |= workers_environment(job, os.environ, name, world, on_xla=on_xla)
     added |= report_environment(job, os.environ)
     added |= training_environment(job, os.environ)
     added |= hugging_face_environment(os.environ)
@@ -93,8 +94,13 @@ def _distribution(job: Any) -> str | None:
     return name
 
 
-def workers_environment(job: Any, environ: Mapping[str, str], name: str | None, world: World) -> dict[str, str]:
-    """Returns the variables that workers and their launchers need. Empty in a native job of one worker."""
+def workers_environment(
+    job: Any, environ: Mapping[str, str], name: str | None, world: World, *, on_xla: bool
+) -> dict[str, str]:
+    """Returns the variables that workers and their launchers need. Empty in a native job of one worker.
+
+    `on_xla`: the workers train on an XLA device. Otherwise they do natively, compiled by Inductor or not at all.
+    """
     compiled = compiler.config_from_parameters(job.additional_framework_parameters).enabled
     if name is None and not compiled:
         return {}
@@ -111,7 +117,8 @@ def workers_environment(job: Any, environ: Mapping[str, str], name: str | None, 
     }
     if name == distribution.TORCHRUN:
         added |= device.shared_threads(environ, world.size)
-    if name in distribution.NATIVE and not compiled and not gpu.gpu_count(environ, job.num_gpus):
+    # Without it each worker of Accelerate on CPUs would train alone.
+    if name is not None and not on_xla and not gpu.gpu_count(environ, job.num_gpus):
         added |= {names.USE_CPU: environ.get(names.USE_CPU, "true")}
     return added
 
