@@ -95,7 +95,7 @@ def _device(worker: WorkerReport) -> str:
     if not worker.device.busy_seconds or not busy:
         return ""
     seconds = sum(span.seconds for span in worker.timeline)
-    return f"Beside the script, the device was busy for {duration(min(busy, seconds))} of these {duration(seconds)}."
+    return f"Beside the script, the device was busy for {duration(min(busy, seconds))} of this time."
 
 
 def _begin(worker: WorkerReport) -> float:

@@ -183,7 +183,7 @@ def test_the_number_of_gpus_as_a_divisor() -> None:
     ("reason", "cause", "seen", "remedy"),
     [
         ("ClientError: Data download failed: no", "", "Data download failed: no", "s3 import"),
-        ("ClientError: The image a/b is not on this machine", "", "is not on this machine", "as the text says"),
+        ("ClientError: The image a/b is not on this machine", "", "is not on this machine", "or what it needs here"),
         (
             "ClientError: The process runtime cannot train: torch not installed.",
             "",

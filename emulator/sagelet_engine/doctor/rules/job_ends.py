@@ -77,7 +77,8 @@ NOT_RUN = Rule(
     why="The job could not run as it was asked for. The part of the FailureReason before the colon says where "
     "the cause is: ClientError in the request, or in what is installed for it; CapacityError in this machine; "
     "InternalServerError in sagelet.",
-    instead="Change the request as the text says, and create the job again under another name.",
+    instead="Do what the text says: change the request, or what it needs here. Then create the job again under another "
+    "name.",
     section=Section.DESCRIBE,
     check=not_run,
     last_resort=True,
