@@ -110,6 +110,21 @@ def test_metric_points_reach_cloudwatch(bridge: MotoBridge, client: Any) -> None
     assert (point["Average"], point["SampleCount"]) == (1.0, 2.0)
 
 
+def test_an_alarm_that_nothing_evaluates_is_not_ok(client: Any) -> None:
+    cloudwatch = client("cloudwatch")
+    compared = {"Threshold": 1.0, "ComparisonOperator": "GreaterThanThreshold", "EvaluationPeriods": 1}
+    cloudwatch.put_metric_alarm(
+        AlarmName="loss", Namespace=NAMESPACE, MetricName="loss", Statistic="Average", Period=60, **compared
+    )
+
+    def state() -> str:
+        return str(cloudwatch.describe_alarms(AlarmNames=["loss"])["MetricAlarms"][0]["StateValue"])
+
+    assert state() == "INSUFFICIENT_DATA"
+    cloudwatch.set_alarm_state(AlarmName="loss", StateValue="ALARM", StateReason="a test of the actions")
+    assert state() == "ALARM"
+
+
 def test_instance_metrics_of_processing_jobs_have_a_namespace_of_their_own(bridge: MotoBridge, client: Any) -> None:
     key = JobKey(ACCOUNT, REGION, f"job-{uuid.uuid4()}", JobKind.PROCESSING)
     time_ms = int(datetime.now(timezone.utc).timestamp() * 1000)

@@ -36,6 +36,7 @@ def _replace_metrics(models: ModuleType) -> None:
     from sagelet_api.services.moto import metric_answers
 
     moto_metrics.bound(models)
+    moto_metrics.leave_alarms_unevaluated(models)
     metric_answers.answer_data(models)
 
 
