@@ -5,6 +5,8 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sagelet_api.cli.text import printable
+
 if TYPE_CHECKING:
     import boto3
 
@@ -33,7 +35,8 @@ def sections(session: "boto3.Session", since: float | None) -> Iterator[tuple[st
         for name in islice(failed, MOST):
             reason = getattr(sagemaker, f"describe_{kind}")(**{key: name}).get("FailureReason", "")
             title = f"sagelet: {kind.replace('_', ' ')} {name} failed"
-            yield title, "\n".join([reason, *_last_lines(session, group, name)])
+            # What a job printed is not for the terminal to obey.
+            yield title, printable("\n".join([reason, *_last_lines(session, group, name)]))
 
 
 def _last_lines(session: "boto3.Session", group: str, name: str) -> list[str]:

@@ -3,8 +3,12 @@
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from sagelet.testing.failures import sections
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -256,3 +260,16 @@ def test_the_plugin_is_an_entry_point_that_loads_nothing_heavy(pytester: pytest.
         """
     )
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1)
+
+
+def test_no_terminal_obeys_what_a_failed_job_said() -> None:
+    client = SimpleNamespace(
+        list_training_jobs=lambda **_: {"TrainingJobSummaries": [{"TrainingJobName": "j"}]},
+        list_processing_jobs=lambda **_: {"ProcessingJobSummaries": []},
+        describe_training_job=lambda **_: {"FailureReason": "\x1b[2Jgone\rover"},
+        describe_log_streams=lambda **_: {"logStreams": [{"logStreamName": "j/algo-1-1"}]},
+        get_log_events=lambda **_: {"events": [{"message": "\x1b]0;title\x07"}]},
+    )
+    session: Any = SimpleNamespace(client=lambda _service: client)
+    (shown,) = [text for _title, text in sections(session, None)]
+    assert shown.splitlines() == ["␛[2Jgone␍over", "Last lines of j/algo-1-1:", "␛]0;title␇"]
