@@ -66,7 +66,7 @@ COLUMNS: Sequence[Column[Job]] = (
     Column("STATUS", _status, plain=lambda job: job["TrainingJobStatus"]),
     Column("CREATED", lambda job: age(job["CreationTime"]), plain=lambda job: iso(job["CreationTime"]), optional=1),
     Column("TRAINED", _trained, plain=_trained_plain, optional=2, right=True),
-    Column("COMPILED", lambda job: "yes" if asks_for_compiler(TrainingSpec.of(job)) else "no", optional=4),
+    Column("COMPILER", lambda job: "yes" if asks_for_compiler(TrainingSpec.of(job)) else "no", optional=4),
     Column("INSTANCES", instances, optional=3),
 )
 
@@ -105,8 +105,8 @@ def jobs(
     """List training jobs, the newest first.
 
     If the output is not a terminal, each job is a line with tabs between name, status, time of creation, seconds of
-    training, whether it is compiled, and instances. COMPILED is what the job asks for; `sagelet describe` says whether
-    it is compiled. --json gives the answer of SageMaker's Search.
+    training, whether it asks for the compiler, and instances. `sagelet describe` says whether it was compiled.
+    --json gives the answer of SageMaker's Search.
     """
     if watch and as_json:
         raise click.UsageError("Give either --watch or --json")
