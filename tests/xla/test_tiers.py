@@ -33,6 +33,13 @@ EXPECTED: dict[str, tuple[int, dict[str, int], str]] = {
         {f"{CHECK}tensor 'model._modules['first']._parameters['weight']' requires_grad mismatch": 2},
         "",
     ),
+    "counts elsewhere": (0, {}, "CountsElsewhere: each call changes G["),
+    "draws": (0, {}, "Draws: Unsupported: "),
+    "shrinks": (0, {}, "Shrinks: it changes its arguments or parameters in place"),
+    "retained": (14, {}, ""),
+    "in pairs": (21, {}, ""),
+    "penalised": (0, {}, "Base: the script differentiates gradients (create_graph)"),
+    "penalised later": (5, {}, "Base: the script differentiates gradients (create_graph)"),
     "counts": (0, {}, "Counts: each call changes its attribute note"),
     "reads": (0, {}, "Reads: Unsupported: "),
     "changes its input": (0, {}, "Changes: it changes its arguments or parameters in place"),
@@ -97,7 +104,9 @@ def test_a_model_goes_up_and_the_script_sees_the_same_numbers(printed: Any, name
     calls, breaks, stayed = EXPECTED[name]
     assert is_freed
     assert list(numbers(after)) == pytest.approx(list(numbers(before)), rel=1e-5, abs=1e-6, nan_ok=True)
-    assert (report["calls"], report["went_up_at"]) == (calls, 3 if calls else 0)
+    # The third call of pairs is the second of one.
+    third = 4 if name == "in pairs" else 3
+    assert (report["calls"], report["went_up_at"]) == (calls, third if calls else 0)
     assert sorted(report["breaks"].values()) == sorted(breaks.values())
     assert all(any(text.startswith(one) for one in breaks) for text in report["breaks"])
     assert len(report["stayed"]) == bool(stayed)

@@ -22,6 +22,7 @@ from sagelet_runtime.dynamo import faults, gradients, tiers, xla
 
 UP: list[tiers.Tiers] = []
 gradients.install(torch.autograd, is_wanted=lambda: bool(UP) and UP[-1].is_up)
+gradients.watch(torch.autograd, lambda create_graph: UP[-1].note_backward(create_graph) if UP else None)
 deferrals.activate_torch_xla()
 import torch_xla  # noqa: E402 - after the hooks, as in a job
 
@@ -71,6 +72,33 @@ class Changes(Base):
 class Endless(Base):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * float("inf")
+
+
+#: What the script's own Python counts, and draws from.
+COUNTS = {"calls": 0}
+
+
+class CountsElsewhere(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        COUNTS["calls"] += 1
+        return super().forward(x) / COUNTS["calls"]
+
+
+class Draws(Base):
+    """Dynamo does not know this generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.note = random.Random(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.note.gauss(1.0, 0.1)
+
+
+class Shrinks(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        self.first.weight.data.mul_(0.9)
+        return super().forward(x)
 
 
 def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,6 +159,47 @@ def unfrozen(training: Training, step: int) -> None:
     training.model.first.weight.requires_grad_(step >= 5)
 
 
+def counted(training: Training, step: int) -> None:
+    if step == STEPS - 1:
+        training.seen.append(COUNTS.pop("calls"))
+        COUNTS["calls"] = 0
+
+
+def retained(training: Training, _step: int) -> None:
+    loss = training.call(torch.ones(4, WIDTH).to(DEVICE)).square().mean()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    training.seen.append(training.model.first.weight.grad.sum().item())
+
+
+def in_pairs(training: Training, _step: int) -> None:
+    """Both calls change the means of batch norm before the first one's gradients are computed."""
+    first, second = (training.call(torch.randn(4, WIDTH).to(DEVICE)) for _ in range(2))
+    (first * second).mean().backward()
+    training.seen.append(training.model.first.weight.grad.sum().item())
+
+
+def penalty(training: Training) -> None:
+    output = training.call(torch.ones(4, WIDTH).to(DEVICE)).sum()
+    (gradient,) = torch.autograd.grad(output, training.model.first.weight, create_graph=True)
+    (output + gradient.square().sum()).backward()
+    training.seen.append(training.model.first.weight.grad.sum().item())
+
+
+def penalised(training: Training, _step: int) -> None:
+    penalty(training)
+
+
+def penalised_later(training: Training, step: int) -> None:
+    """What the model cannot do is refused, as its gradients would be constants."""
+    if step == 5 and training.ways is not None:
+        try:
+            penalty(training)
+        except gradients.NotDifferentiable:
+            return
+        raise AssertionError("the gradients of a program were differentiated")
+
+
 def copied(training: Training, step: int) -> None:
     """A model that is traced once has nothing of it in its attributes."""
     if step == 5:
@@ -150,6 +219,13 @@ CASES: dict[str, tuple[type[Base], Any, tuple[int, ...], Any]] = {
     "hooked later": (Base, xla.compile_once, (4,), hooked),
     "unfrozen later": (Base, xla.compile_once, (4,), unfrozen),
     "copied": (Base, xla.compile_once, (4,), copied),
+    "counts elsewhere": (CountsElsewhere, xla.compile_once, (4,), counted),
+    "draws": (Draws, xla.compile_once, (4,), nothing),
+    "shrinks": (Shrinks, xla.compile_once, (4,), nothing),
+    "retained": (Base, xla.compile_once, (4,), retained),
+    "in pairs": (Random, xla.compile_once, (4,), in_pairs),
+    "penalised": (Base, xla.compile_once, (4,), penalised),
+    "penalised later": (Base, xla.compile_once, (4,), penalised_later),
     "counts": (Counts, xla.compile_once, (4,), nothing),
     "reads": (Reads, xla.compile_once, (4,), nothing),
     "changes its input": (Changes, xla.compile_once, (4,), nothing),

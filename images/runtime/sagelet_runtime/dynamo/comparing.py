@@ -50,9 +50,30 @@ def leaves(value: Any) -> Iterator[Any]:
             yield one
 
 
+class InPlace:
+    """The arguments and parameters of a call that it may change in place."""
+
+    def __init__(self, model: Any, inputs: Any) -> None:
+        """Runs what is pending of them. `inputs`: all arguments of the call. Raises NotComparable."""
+        import torch
+
+        self._tensors = [*(one for one in leaves(inputs) if isinstance(one, torch.Tensor)), *model.parameters()]
+        self._on_xla = [one for one in self._tensors if one.device.type == "xla"]
+        graphs.run_pending(self._on_xla)
+        self._versions = [one._version for one in self._tensors]
+
+    def changed(self) -> bool:
+        """True after a call that has changed one, also if it did so by `.data`, which counts no version."""
+        import torch_xla
+
+        pending = torch_xla._XLAC._check_tensor_need_materialization(self._on_xla)
+        return any(pending) or self._versions != [one._version for one in self._tensors]
+
+
 def compare(model: Any, inputs: Any, plain: Callable[[], Any], traced_once: Callable[[], Any]) -> None:
     """Calls the model both ways, and then puts back what the calls changed. `inputs`: all arguments of the calls.
 
+    `traced_once` is first: it raises before the script's Python runs if that changes more than can be put back.
     Raises Different and NotComparable, and the errors of the calls.
     """
     import torch
@@ -67,15 +88,11 @@ def compare(model: Any, inputs: Any, plain: Callable[[], Any], traced_once: Call
     _need_memory(parameters)
     graphs.run_pending([*given, *held])
     kept = list({id(one): one for one in (*given, *model.buffers())}.values())
-    versions = [one._version for one in (*given, *model.parameters())]
     device = str(parameters[0].device)
     with states.put_back(kept, device):
-        before = _outcome(model, parameters, plain())
-        changed = versions != [one._version for one in (*given, *model.parameters())]
-    if changed:
-        raise NotComparable("it changes its arguments or parameters in place")
-    with states.put_back(kept, device):
         after = _outcome(model, parameters, traced_once())
+    with states.put_back(kept, device):
+        before = _outcome(model, parameters, plain())
     _same(before, after, rounded=_rounds([*given, *held]))
 
 

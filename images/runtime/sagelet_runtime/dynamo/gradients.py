@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 MODULE = "torch.autograd"
+#: What AOT autograd calls the backward pass that it has made.
+_PROGRAM = "CompiledFunctionBackward"
 #: Kinds of losses (dtype, shape, device) whose gradients are kept, at most.
 MOST = 16
 
@@ -26,6 +28,50 @@ def install(autograd: Any, is_wanted: Callable[[], bool] = lambda: True) -> None
         return original(outputs, [kept.of(*pair) for pair in zip(outputs, grads)], is_grads_batched)
 
     autograd._make_grads = make_grads
+
+
+class NotDifferentiable(Exception):
+    """The script differentiates gradients of a model that was traced once: AOT autograd has none that can be."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "sagelet: the script asks for gradients that can be differentiated (create_graph=True) of a model that was "
+            "traced once, which has none; use SAGELET_XLA_TRACING=auto in the job's Environment"
+        )
+
+
+def watch(autograd: Any, seen: Callable[[bool], None] = lambda _create_graph: None) -> None:
+    """Calls `seen` before each backward pass. It gets True for one that can be differentiated itself (`create_graph`).
+
+    Such a pass through a program raises NotDifferentiable: its gradients would be constants, and the training wrong.
+    """
+    original = autograd._engine_run_backward
+
+    @functools.wraps(original)
+    def engine_run_backward(
+        outputs: Any, grads: Any, retain_graph: bool, create_graph: bool, *args: Any, **more: Any
+    ) -> Any:
+        seen(create_graph)
+        if create_graph and _runs_a_program(outputs):
+            raise NotDifferentiable
+        return original(outputs, grads, retain_graph, create_graph, *args, **more)
+
+    autograd._engine_run_backward = engine_run_backward
+
+
+def _runs_a_program(outputs: Any) -> bool:
+    """True if a backward pass from these outputs runs one that AOT autograd has made."""
+    waiting = [getattr(one, "grad_fn", getattr(one, "node", None)) for one in outputs]
+    known = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in known:
+            continue
+        known.add(node)
+        if node.name() == _PROGRAM:
+            return True
+        waiting += (one for one, _ in node.next_functions)
+    return False
 
 
 class Kept:

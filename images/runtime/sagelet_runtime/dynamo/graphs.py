@@ -69,7 +69,9 @@ def run_pending(tensors: Sequence[Any]) -> None:
     native = torch_xla._XLAC
     pending = list(compress(tensors, native._check_tensor_need_materialization(tensors)))
     if pending:
-        native._xla_sync_multi(pending, devices=[], wait=True, sync_xla_data=True)
+        # `sync_xla_data` lets a value that is updated in place take the memory of the one before. What is not computed
+        # yet, such as the loss of an earlier call, may still need that.
+        native._xla_sync_multi(pending, devices=[], wait=True, sync_xla_data=False)
 
 
 class GraphProgram:

@@ -89,7 +89,7 @@ def put_back(tensors: Sequence[Any], device: str) -> Iterator[None]:
     seed, host, python = process.current(device), torch.get_rng_state(), random.getstate()
     numpy = sys.modules.get("numpy")
     of_numpy = numpy.random.get_state() if numpy is not None else None
-    memory = [memory_of(one) for one in tensors]
+    memory, versions = [memory_of(one) for one in tensors], tuple(one._version for one in tensors)
     # On the CPU: a clone on XLA shares its tensor's memory, which an update in place may give away.
     values = torch_xla._XLAC._xla_get_cpu_tensors([one.detach() for one in tensors]) if tensors else []
     try:
@@ -104,6 +104,8 @@ def put_back(tensors: Sequence[Any], device: str) -> Iterator[None]:
             for tensor, name, value in zip(tensors, memory, values):
                 if is_pending(tensor) or memory_of(tensor) != name:
                     tensor.copy_(value)
+        # The script may hold a graph of an earlier call, which has saved them: for it they are what they were.
+        torch._C._autograd._unsafe_set_version_counter(tuple(tensors), versions)
 
 
 def is_pending(tensor: Any) -> bool:

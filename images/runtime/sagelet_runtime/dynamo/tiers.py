@@ -40,6 +40,9 @@ NEEDED = {
     "torch._C._functorch": ("peek_interpreter_stack",),
 }
 
+#: AOT autograd makes no backward pass that can be differentiated.
+TWICE = "the script differentiates gradients (create_graph)"
+
 Call = Callable[..., Any]
 Compile = Callable[[Call], Call]
 
@@ -76,6 +79,10 @@ class Tiers:
         self.unseen: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         #: True if the last call of a model in training ran a program that was traced once.
         self.is_up = False
+        #: Backward passes so far.
+        self.backwards = 0
+        #: True once the script has asked for gradients that can be differentiated.
+        self.differentiates = False
         self.worth = Worth()
         #: Training calls so far.
         self.calls = 0
@@ -99,6 +106,11 @@ class Tiers:
         if names:
             say_stays(self.report, f"this torch lacks {names}")
         return not names
+
+    def note_backward(self, create_graph: bool) -> None:
+        """The script begins a backward pass. `create_graph`: its gradients can be differentiated."""
+        self.backwards += 1
+        self.differentiates = self.differentiates or create_graph
 
     def _of(self, module: Any) -> _Model | None:
         model = self._models.get(module)
@@ -154,6 +166,8 @@ class _Model:
         #: The kind whose last traced call changed no attribute of the model.
         self._calm: Any = None
         self._breaks = self._since = 0
+        #: Backward passes before its last call.
+        self._backwards = -1
 
     @property
     def is_watched(self) -> bool:
@@ -161,6 +175,7 @@ class _Model:
 
     def call(self, original: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._tiers.is_up = False
+        is_first, self._backwards = self._tiers.backwards != self._backwards, self._tiers.backwards
         if self._stays:
             return original(module, *args, **kwargs)
         try:
@@ -168,9 +183,13 @@ class _Model:
         except comparing.NotComparable as reason:
             self._stay(str(reason))
             return original(module, *args, **kwargs)
-        if self._program is not None:
+        if self._program is not None and self._tiers.differentiates:
+            self._program = None
+            self._stay(TWICE)
+        elif self._program is not None:
             return self._replayed(kind, original, module, args, kwargs)
-        if not self._is_ready(kind):
+        # An earlier call whose backward pass is to come has saved what a program changes, such as means of batch norm.
+        if self._stays or not self._is_ready(kind) or not is_first:
             return original(module, *args, **kwargs)
         if self._calm != kind:
             return self._watched(kind, original, module, args, kwargs)
@@ -180,14 +199,19 @@ class _Model:
         return self._replayed(kind, original, module, args, kwargs)
 
     def _is_ready(self, kind: Any) -> bool:
+        if self._tiers.differentiates:
+            self._stay(TWICE)
+            return False
         if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
             return False
         equal = self._kinds[kind] = self._kinds.get(kind, 0) + 1
         return self._tiers.may_go_up(equal)
 
     def _watched(self, kind: Any, original: Call, module: Any, args: Any, kwargs: Any) -> Any:
-        """Traces a call as before, and looks whether the model's own Python changes the model."""
+        """Traces a call as before, and looks whether the model's own Python changes the model or the arguments."""
         before = self._attributes(module)
+        with self._tiers.unseen():
+            tensors = comparing.InPlace(module, (args, kwargs))
         output = original(module, *args, **kwargs)
         after = self._attributes(module) if before is not None else None
         if before is None or after is None:
@@ -195,6 +219,8 @@ class _Model:
         changed = before.changed(after)
         if changed:
             self._stay(f"each call changes its attribute {changed}")
+        elif tensors.changed():
+            self._stay("it changes its arguments or parameters in place")
         self._calm = kind
         return output
 
@@ -228,8 +254,7 @@ class _Model:
             self._stay(str(reason))
         except Exception as error:
             # Dynamo and torch_xla raise errors of many classes. The script's own call comes after this, and raises its.
-            lines = str(error).strip().splitlines()
-            self._stay(f"{type(error).__name__}: {lines[0] if lines else ''}")
+            self._stay(_said(error))
         else:
             self._kind, self._program, self._code = kind, program, function.__code__
             seconds, report = time.perf_counter() - began, self._tiers.report
@@ -285,6 +310,15 @@ def lacking() -> str:
         place = functools.reduce(lambda one, name: getattr(one, name, None), module.split(".")[1:], torch)
         names += [f"{module}.{name}" for name in needed if not hasattr(place, name)]
     return ", ".join(names)
+
+
+def _said(error: Exception) -> str:
+    """Returns why a model was not traced once: the first line, of what a backend raised if it did."""
+    error = getattr(error, "inner_exception", error)
+    if isinstance(error, comparing.NotComparable):
+        return str(error)
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def kind_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from sagelet_runtime.base.import_hook import after
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.dynamo import faults, gradients, graphs, modules, tiers
+from sagelet_runtime.dynamo import comparing, effects, faults, gradients, graphs, modules, tiers
 from sagelet_runtime.dynamo.compilations import CALLBACKS, UTILS, Compilations
 from sagelet_runtime.replay.programs import NoLonger
 
@@ -66,6 +66,7 @@ def activate() -> None:
     # A program for each shape, as without Dynamo: XLA has no others.
     after("torch", partial(modules.install, options={"backend": backend, "dynamic": False}))
     after(gradients.MODULE, gradients.install)
+    after(gradients.MODULE, gradients.watch)
     after(faults.MODULE, faults.install)
     after(CALLBACKS, _read_each)
 
@@ -76,6 +77,7 @@ def activate_tiers() -> None:
     of_process.after = tiers.after_of(os.environ)
     after("torch", partial(modules.install_calls, call=of_process.call))
     after(gradients.MODULE, partial(gradients.install, is_wanted=lambda: of_process.is_up))
+    after(gradients.MODULE, partial(gradients.watch, seen=of_process.note_backward))
     after(faults.MODULE, faults.install)
 
 
@@ -119,24 +121,35 @@ def _read(_arguments: Any = None) -> None:
 
 def backend(graph: Any, inputs: Any) -> Any:
     """The torch.compile backend. Compiles a graph from Dynamo, and later its backward pass."""
-    from torch._dynamo.backends.common import aot_autograd
-
-    return aot_autograd(fw_compiler=_compiled, decompositions=_decompositions())(graph, inputs)
+    return _compiled_by(_compiled, graph, inputs)
 
 
 def _strict_backend(graph: Any, inputs: Any) -> Any:
-    """The backend for what is compared before it is used. Its calls raise NotOneProgram."""
-    from torch._dynamo.backends.common import aot_autograd
+    """The backend for what is compared before it is used. Its calls raise NotOneProgram.
 
-    compiler = partial(_compiled, is_strict=True)
+    Raises NotComparable for a function that changes objects of the script: a comparison would change them twice more.
+    """
+    if changed := effects.changed():
+        raise comparing.NotComparable(f"each call changes {changed}")
+    return _compiled_by(partial(_compiled, is_strict=True), graph, inputs)
+
+
+def _compiled_by(compiler: Callable[..., Any], graph: Any, inputs: Any) -> Any:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config
+
+    # A backward pass that may take its inputs' memory refuses `retain_graph=True`. These programs take none. Each
+    # backward pass looks at this setting, too.
+    config.donated_buffer = False
     return aot_autograd(fw_compiler=compiler, decompositions=_decompositions())(graph, inputs)
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Returns what AOT autograd traces in place of operations that torch_xla 2.9 computes wrongly."""
+    """Returns what AOT autograd traces in place of operations that torch_xla 2.9 computes wrongly or that save less."""
     import torch
 
-    return {torch.ops.aten.native_dropout.default: _dropout}
+    aten = torch.ops.aten
+    return {aten.native_dropout.default: _dropout, aten.native_batch_norm_backward.default: _batch_norm_backward}
 
 
 def _dropout(values: Any, probability: float, train: bool | None) -> tuple[Any, Any]:
@@ -149,6 +162,22 @@ def _dropout(values: Any, probability: float, train: bool | None) -> tuple[Any, 
         return torch.zeros_like(values), torch.zeros_like(values, dtype=torch.bool)
     kept = torch.bernoulli(values.detach(), 1 - probability)
     return values * (kept / (1 - probability)), kept.to(torch.bool)
+
+
+def _batch_norm_backward(
+    gradient: Any, values: Any, weight: Any, mean: Any, variance: Any, *saved: Any, **more: Any
+) -> Any:
+    """Leaves out the running mean and variance, which gradients in training do not depend on.
+
+    The model's next call changes them. Autograd would then refuse the backward pass of this one.
+    """
+    import torch
+
+    *_, train, _eps, _mask = saved
+    if not train or (mean is None and variance is None):
+        return NotImplemented
+    backward = torch.ops.aten.native_batch_norm_backward.default
+    return backward(gradient, values, weight, None, None, *saved, **more)
 
 
 def _compiled(graph: Any, _inputs: Any, *, is_strict: bool = False) -> Any:
