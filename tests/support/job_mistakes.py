@@ -228,7 +228,7 @@ MISTAKES = (
     ),
     Mistake("segfault", "import ctypes; ctypes.string_at(0)", "script-exit", "signal SIGSEGV", "PYTHONFAULTHANDLER"),
     Mistake("abort", "import os; os.abort()", "script-exit", "signal SIGABRT", "PYTHONFAULTHANDLER"),
-    # The container's memory was not full, so nobody says so: a container that was is in reliability/test_docker_faults.py.
+    # Nobody says that memory was full: reliability/test_docker_faults.py has a container whose memory was.
     Mistake("killed", "import os; os.kill(os.getpid(), 9)", "script-exit", "signal SIGKILL", "Look for `kill -9`"),
     Mistake("too-large-an-array", "bytearray(1 << 46)", "out-of-memory", "MemoryError", "Lower the batch size"),
     Mistake("cuda", "import torch; torch.ones(2).to('cuda')", "no-gpu", "This host has no GPU", "is_available()"),

@@ -222,7 +222,7 @@ MISTAKES = (
     ),
     Mistake("signal", "import os; os.kill(os.getpid(), 11)", "script-exit", "SIGSEGV", "PYTHONFAULTHANDLER"),
     Mistake("too-large-an-array", "bytearray(1 << 46)", "out-of-memory", "MemoryError", "in parts"),
-    Mistake("killed", "import os; os.kill(os.getpid(), 9)", "out-of-memory", "SIGKILL", "larger instance type"),
+    Mistake("killed", "import os; os.kill(os.getpid(), 9)", "script-exit", "SIGKILL", "Look for `kill -9`"),
     Mistake(
         "no-network",
         "import urllib.request; urllib.request.urlopen('http://nothing.invalid/a.csv')",
