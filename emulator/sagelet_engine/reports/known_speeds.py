@@ -30,7 +30,7 @@ NATIVE = "native"
 XLA = "xla"
 #: Settings of XLA in a job's Environment: with other settings its steps take other times.
 SETTINGS = "SAGELET_XLA_"
-#: The most runs of a table, and letters of a name: a container reads 16 KiB of it.
+#: The most runs of a table, and letters of a name as JSON: a container reads 16 KiB of it.
 RUNS, LETTERS = 16, 200
 #: In place of an image: native and compiled jobs name different ones. The key has the versions of Python and torch.
 IMAGE = "-"
@@ -66,7 +66,7 @@ def keep(store: CacheStore, job: TrainingJob, report: CompilerReport, now_ms: in
     """Notes how fast a completed job was. Raises OSError."""
     key, name, speed = _key(report), _name(job, report), _speed(job, report, now_ms)
     completed = job.verdict is not None and job.verdict.status is SecondaryStatus.COMPLETED
-    if not store.limit or not completed or not key or speed is None or len(name) > LETTERS:
+    if not store.limit or not completed or not key or speed is None or len(json.dumps(name)) > LETTERS:
         return
     with _guard:
         table = _table(store, job, key) | {name: speed}
