@@ -61,9 +61,10 @@ def test_each_kind_has_the_partition_of_its_region(world: ApiWorld, region: str,
     assert execution["PipelineExecutionArn"].startswith(f"{start}pipeline/four/execution/")
     described = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution["PipelineExecutionArn"])
     assert described["PipelineArn"] == made["pipeline/four"]
-    logs.create_log_group(logGroupName="own")
-    (group,) = logs.describe_log_groups(logGroupNamePrefix="own")["logGroups"]
-    assert group["logGroupArn"] == f"arn:{partition}:logs:{region}:{ACCOUNT}:log-group:own"
+    # Other tests share these log groups.
+    logs.create_log_group(logGroupName="of-partitions")
+    (group,) = logs.describe_log_groups(logGroupNamePrefix="of-partitions")["logGroups"]
+    assert group["logGroupArn"] == f"arn:{partition}:logs:{region}:{ACCOUNT}:log-group:of-partitions"
 
 
 @pytest.mark.parametrize("kind", ["training-job", "processing-job", "hyper-parameter-tuning-job", "pipeline"])

@@ -113,7 +113,7 @@ def test_the_calls_that_a_job_asks_for(value: str, count: int | None) -> None:
     assert tiers.after_of({tiers.AFTER: value}) == count
 
 
-@pytest.mark.parametrize("value", ["1", "0", "-3", "2.5", "soon", "9" * 10])
+@pytest.mark.parametrize("value", ["1", "0", "-3", "2.5", "soon", "\u0663", "9" * 10])
 def test_other_words_are_refused(value: str) -> None:
     with pytest.raises(tiers.UnknownCount, match=tiers.AFTER):
         tiers.after_of({tiers.AFTER: value})

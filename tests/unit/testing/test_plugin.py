@@ -3,12 +3,8 @@
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-
-from sagelet.testing.failures import sections
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -100,7 +96,8 @@ FAILED_JOB = """
         def train(job):
             for step in range(20):
                 job.print(f"step {step}")
-            raise ValueError("the data are gone")
+            job.print("\\x1b]0;title\\x07")
+            raise ValueError("\\x1b[2Jthe data are gone")
 
         session = sagelet_fast_forward.session()
         session.client("s3").create_bucket(Bucket="out")
@@ -141,7 +138,10 @@ def test_a_failed_test_shows_why_its_job_failed(pytester: pytest.Pytester) -> No
     assert "Which jobs failed is not known" not in text
     assert text.count("sagelet: training job first failed") == 1
     assert text.count("sagelet: training job nightly failed") == 1
-    assert "AlgorithmError: ValueError: the data are gone, exit code: 1" in text
+    # No terminal obeys what a job wrote.
+    assert "AlgorithmError: ValueError: \u241b[2Jthe data are gone, exit code: 1" in text
+    assert "\n\u241b]0;title\u2407\n" in text
+    assert "\x1b]0;" not in text
     assert "Last lines of nightly/algo-1-" in text
     assert "step 19" in text
     assert "step 5\n" not in text.partition("Last lines of nightly")[2]
@@ -260,16 +260,3 @@ def test_the_plugin_is_an_entry_point_that_loads_nothing_heavy(pytester: pytest.
         """
     )
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1)
-
-
-def test_no_terminal_obeys_what_a_failed_job_said() -> None:
-    client = SimpleNamespace(
-        list_training_jobs=lambda **_: {"TrainingJobSummaries": [{"TrainingJobName": "j"}]},
-        list_processing_jobs=lambda **_: {"ProcessingJobSummaries": []},
-        describe_training_job=lambda **_: {"FailureReason": "\x1b[2Jgone\rover"},
-        describe_log_streams=lambda **_: {"logStreams": [{"logStreamName": "j/algo-1-1"}]},
-        get_log_events=lambda **_: {"events": [{"message": "\x1b]0;title\x07"}]},
-    )
-    session: Any = SimpleNamespace(client=lambda _service: client)
-    (shown,) = [text for _title, text in sections(session, None)]
-    assert shown.splitlines() == ["␛[2Jgone␍over", "Last lines of j/algo-1-1:", "␛]0;title␇"]

@@ -59,7 +59,7 @@ def after_of(environ: Mapping[str, str]) -> int | None:
     value = environ.get(AFTER, "").strip()
     if not value:
         return None
-    if not value.isdecimal() or len(value) > 9 or int(value) < 2:
+    if not (value.isascii() and value.isdecimal()) or len(value) > 9 or int(value) < 2:
         raise UnknownCount(environ[AFTER])
     return int(value)
 
