@@ -11,8 +11,10 @@ from dataclasses import dataclass
 class _Sleeper:
     #: ms since the epoch, or infinite if it waits to be roused.
     until_ms: float
-    #: The worker that works again when it wakes, or None for a thread outside of the simulation.
+    #: The worker that works again when it wakes, or None.
     worker: object | None
+    #: True for a thread outside of the simulation. A worker that has ended, and sleeps all the same, is none.
+    is_outside: bool
     awake: bool = False
 
 
@@ -54,7 +56,8 @@ class SimulatedClock:
         with self._changed:
             if unless():
                 return
-            sleeper = _Sleeper(self._now_ms + seconds * 1000, worker if worker in self._working else None)
+            working = worker if worker in self._working else None
+            sleeper = _Sleeper(self._now_ms + seconds * 1000, working, is_outside=worker is None)
             self._working.discard(worker)
             self._sleepers.append(sleeper)
             self._changed.wait_for(lambda: sleeper.awake)
@@ -99,7 +102,7 @@ class SimulatedClock:
     def _furthest(self) -> float:
         if not self._holds:
             return math.inf
-        return max((one.until_ms for one in self._sleepers if one.worker is None), default=-math.inf)
+        return max((one.until_ms for one in self._sleepers if one.is_outside), default=-math.inf)
 
     def _rouse(self, sleeper: _Sleeper) -> None:
         """Wakes a sleeping thread. It counts as working at once, so time does not advance before it runs."""
