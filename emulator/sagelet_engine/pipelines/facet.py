@@ -27,15 +27,17 @@ from sagelet_engine.model.pipeline import (
     PipelineExecution,
     PipelineKey,
     StepRun,
+    StepState,
     StepStatus,
     execution_id_of,
+    suffix,
 )
 from sagelet_engine.model.principal import Authorize, Principal
 from sagelet_engine.orchestration.facet import Orchestrations
 from sagelet_engine.pipelines import retrying
 from sagelet_engine.pipelines.definition import parse
 from sagelet_engine.pipelines.documents import read_text
-from sagelet_engine.pipelines.steps import expires_ms
+from sagelet_engine.pipelines.steps import TOKEN_LENGTH, expires_ms
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from sagelet_engine.store.orchestrations import StaleOrchestration
@@ -374,7 +376,20 @@ class Pipelines:
                 reused = run.cached_from or run.selected_from
                 if run.made == token and not reused and definition.steps[run.name].type == "Callback":
                     return execution, run
+        for execution, run in self._being_called(account, region):
+            if suffix(execution, run, TOKEN_LENGTH) == token:
+                return execution, replace(run, state=StepState.RUNNING, status=StepStatus.EXECUTING, made=token)
         raise CallbackNotFound(token)
+
+    def _being_called(self, account: str, region: str) -> Iterator[tuple[PipelineExecution, StepRun]]:
+        """Yields Callback steps whose message may be out although that is not recorded yet."""
+        for execution in self._kept.every(account, region):
+            if execution.terminal:
+                continue
+            steps = parse(execution.definition).steps
+            for run in self._kept.children(execution.id):
+                if run.state is StepState.PLANNED and steps[run.name].type == "Callback":
+                    yield execution, run
 
 
 def _with(pipeline: Pipeline, version: int, aliases: Sequence[str]) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ import urllib3
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_engine.pipelines.steps import JobStep
+from sagelet_engine.pipelines.steps import CallbackStep, JobStep
 from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.pipelines import (
@@ -289,7 +289,6 @@ def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> 
     body = json.loads(messages[0]["Body"])
     assert body["arguments"] == {"question": "why"}
     assert (body["status"], body["pipelineExecutionArn"]) == ("Executing", arn)
-    until(lambda: "Callback" in steps(world, arn)["ask"]["Metadata"])
     world.sagemaker.send_pipeline_execution_step_success(
         CallbackToken=body["token"], OutputParameters=[{"Name": "answer", "Value": "42"}], ClientRequestToken="c" * 32
     )
@@ -304,6 +303,24 @@ def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> 
         CallbackToken=body["token"], ClientRequestToken="c" * 32
     )
     assert again["PipelineExecutionArn"] == arn
+
+
+def test_a_callback_is_answered_before_its_message_is_recorded(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads the queue may be faster than the server that has just sent."""
+    queue = world.client("sqs").create_queue(QueueName=f"q-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    send, answer = CallbackStep._send, world.sagemaker.send_pipeline_execution_step_success
+
+    def answered_at_once(self: CallbackStep, calls: Any, execution: Any, run: Any, token: str, word: str) -> None:
+        send(self, calls, execution, run, token, word)
+        answer(CallbackToken=token, ClientRequestToken="c" * 32)
+
+    monkeypatch.setattr(CallbackStep, "_send", answered_at_once)
+    create(world, definition(step("ask", "Callback", {"a": "b"}, SqsQueueUrl=queue)))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Succeeded")
+    assert steps(world, arn)["ask"]["Metadata"]["Callback"]["SqsQueueUrl"] == queue
 
 
 def test_a_callback_may_fail(world: ApiWorld) -> None:
