@@ -28,7 +28,7 @@ EVERY_S = 0.25
 #: What the demo does, by compiler, before it begins. Times: two CPU cores of an AMD EPYC with nothing else on them.
 EXPECT = {
     "xla": "a small GPT-2 trains three times, one job after the other: compiled by XLA, natively, compiled once more; "
-    "a few minutes on two CPU cores (SAGELET_XLA_TRACING=once: the model is traced once, not at each step)",
+    "two minutes on two CPU cores (SAGELET_XLA_TRACING=once: the model is traced once, not at each step)",
     "inductor": "a small GPT-2 trains three times, one job after the other: compiled by Inductor, natively, compiled "
     "once more; a few minutes on two CPU cores, of which Inductor's first compilation takes most",
 }
