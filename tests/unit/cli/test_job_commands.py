@@ -318,7 +318,7 @@ def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) 
     result = sagelet("demo")
     ending.join()
     assert result.exit_code == 3, result.output
-    assert "a few minutes on two CPU cores" in result.stdout.splitlines()[0]
+    assert "two minutes on two CPU cores" in result.stdout.splitlines()[0]
     (name,) = names(sagelet("jobs"))
     assert "compiled: Failed" in result.stdout
     assert f"{name}: Failed" in result.stderr
