@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.cli.text import printable
+from sagelet_engine.model.job import JobKind
 
 if TYPE_CHECKING:
     import boto3
@@ -16,8 +17,8 @@ MOST, LINES = 3, 10
 PAGES = 5
 #: By kind: the operations, the key of the list, the key of the name, the log group.
 _KINDS = (
-    ("training_job", "TrainingJobSummaries", "TrainingJobName", "/aws/sagemaker/TrainingJobs"),
-    ("processing_job", "ProcessingJobSummaries", "ProcessingJobName", "/aws/sagemaker/ProcessingJobs"),
+    ("training_job", "TrainingJobSummaries", "TrainingJobName", JobKind.TRAINING.log_group),
+    ("processing_job", "ProcessingJobSummaries", "ProcessingJobName", JobKind.PROCESSING.log_group),
 )
 
 

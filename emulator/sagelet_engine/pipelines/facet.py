@@ -383,7 +383,7 @@ class Pipelines:
 
     def _being_called(self, account: str, region: str) -> Iterator[tuple[PipelineExecution, StepRun]]:
         """Yields Callback steps whose message may be out although that is not recorded yet."""
-        for execution in self._kept.every(account, region):
+        for execution in self._kept.with_child(account, region, "state", StepState.PLANNED.value):
             if execution.terminal:
                 continue
             steps = parse(execution.definition).steps
