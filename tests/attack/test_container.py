@@ -65,9 +65,9 @@ def let_go(jobs: ShellJobs) -> None:
 def completed(jobs: ShellJobs, name: str) -> list[str]:
     """What the job said."""
     job = jobs.ended(name)
-    log = jobs.log(name)
-    assert job["TrainingJobStatus"] == "Completed", (job, log[-20:])
-    return log
+    lines = jobs.written(name)
+    assert job["TrainingJobStatus"] == "Completed", (job, lines[-20:])
+    return lines
 
 
 def test_nothing_but_opt_ml_and_scratch_can_be_written(jobs: ShellJobs, engine: docker.DockerClient) -> None:

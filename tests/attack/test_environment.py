@@ -68,7 +68,7 @@ class World:
     def ended(self, name: str) -> list[str]:
         job = self.jobs.ended(name)
         assert job["TrainingJobStatus"] == "Completed", (job["FailureReason"], self.jobs.log(name))
-        return self.jobs.log(name)
+        return self.jobs.written(name)
 
     def gc(self, *options: str) -> str:
         command = [str(self.python.sagelet), "gc", "--data", str(self.server.data), *options]

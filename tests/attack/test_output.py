@@ -68,14 +68,14 @@ def test_another_user_of_the_job_can_open_it(process_jobs: ShellJobs) -> None:
     )
     name = process_jobs.start(f'python3 -c "{script}"')
     job = process_jobs.ended(name)
-    assert (job["TrainingJobStatus"], process_jobs.log(name)) == ("Completed", ["kept", "opened", "too"])
+    assert (job["TrainingJobStatus"], process_jobs.written(name)) == ("Completed", ["kept", "opened", "too"])
 
 
 @pytest.mark.xla
 def test_stdout_and_stderr_keep_their_order(process_jobs: ShellJobs) -> None:
     name = process_jobs.start("i=0; while [ $i -lt 500 ]; do echo $i; echo $i >&2; i=$((i+1)); done")
     assert process_jobs.ended(name)["TrainingJobStatus"] == "Completed"
-    assert process_jobs.log(name) == [str(number) for number in range(500) for _ in range(2)]
+    assert process_jobs.written(name) == [str(number) for number in range(500) for _ in range(2)]
 
 
 @pytest.mark.xla
@@ -99,7 +99,7 @@ def test_a_stranger_that_keeps_the_output_open_does_not_hold_the_end(process_job
     with open(f"/proc/{pid}/fd/1", "wb", buffering=0) as stranger:
         (model / "go").touch()
         assert process_jobs.ended(name)["TrainingJobStatus"] == "Completed"
-        assert process_jobs.log(name)[-1] == "last"
+        assert process_jobs.written(name)[-1] == "last"
         with pytest.raises(BrokenPipeError):
             stranger.write(b"late\n")
 

@@ -126,7 +126,7 @@ def test_a_job_of_boto3_runs_in_a_container(python: WheelPython, tmp_path: Path)
         name = jobs.start("echo it trains; echo weights > /opt/ml/model/model.txt")
         job = jobs.ended(name)
         assert job["TrainingJobStatus"] == "Completed", job
-        assert jobs.log(name) == ["it trains"]
+        assert jobs.written(name) == ["it trains"]
         assert jobs.artifact(name)["model.txt"] == b"weights\n"
         listed = python.run(str(python.sagelet), "jobs", "--endpoint", server.endpoint)
         assert listed.startswith(f"{name}\tCompleted\t")

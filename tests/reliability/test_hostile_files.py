@@ -34,7 +34,7 @@ def test_very_many_files(shell_jobs: ShellJobs, neighbour: Neighbour) -> None:
     name = shell_jobs.start(f"$B ls /opt/ml/checkpoints | $B wc -l; cd /opt/ml/model; {MAKES}", **CHECKPOINTS)
     job = shell_jobs.ended(name, PATIENCE)
     assert job["TrainingJobStatus"] == "Completed", job
-    assert shell_jobs.log(name) == [str(FILES)]
+    assert shell_jobs.written(name) == [str(FILES)]
     body = shell_jobs.s3.get_object(Bucket="tests", Key=f"out/{name}/output/model.tar.gz")["Body"].read()
     with tarfile.open(fileobj=io.BytesIO(body)) as model:
         assert len(model.getnames()) == FILES

@@ -105,7 +105,7 @@ def test_a_job_of_two_nodes_runs_its_image_in_hardened_containers(jobs: Containe
     for number in (1, 2):
         told = [f"algo-{number} sees algo-1 algo-2", "CapEff: 0000000000000000", "NoNewPrivs: 1"]
         numbered = [f"line {count}" for count in range(1, 3001)]
-        assert jobs.log(name, f"algo-{number}") == [*told, "from S3", "read-only", *numbered, "two lines = one"]
+        assert jobs.written(name, f"algo-{number}") == [*told, "from S3", "read-only", *numbered, "two lines = one"]
     assert sorted(jobs.artifact(name)) == ["algo-1", "algo-2"]
     jobs.gone(name)
 

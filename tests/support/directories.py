@@ -49,7 +49,7 @@ def check_trained(server: SageletProcess, image: str, name: str) -> None:
     jobs = ShellJobs(server, image)
     ended = jobs.ended(name)
     assert ended["TrainingJobStatus"] == "Completed", ended
-    assert jobs.log(name) == ["ready", f"fed {FED}"]
+    assert jobs.written(name) == ["ready", f"fed {FED}"]
     assert jobs.artifact(name).keys() == {"w"}
 
 

@@ -21,6 +21,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
 
 from sagelet_engine.base.failpoints import VARIABLE, Failpoint
+from support.jobs import written_by_the_job
 from support.server import ACCOUNT, ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
 
 T = TypeVar("T")
@@ -299,9 +300,9 @@ class Mortal:
         self.ask(interrupt)
 
     def log(self, name: str, group: str = GROUP) -> dict[str, list[str]]:
-        """Returns all lines by stream, of a job with one attempt. Stream names are shortened to `algo-1`."""
+        """Returns what a job with one attempt wrote, by stream. Stream names are shortened to `algo-1`."""
         return {
-            stream.split("/")[1].rsplit("-", 1)[0]: self._lines(stream, group)
+            stream.split("/")[1].rsplit("-", 1)[0]: written_by_the_job(self._lines(stream, group))
             for stream in self.ask(lambda _: self._streams(f"{name}/", group))
         }
 

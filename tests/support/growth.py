@@ -4,6 +4,7 @@ A reader is walked with two sizes of its input. What the larger costs may be as 
 half as much again. What grows with the square shows itself: with 8 times the input it costs 64 times as much.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,8 @@ FREE_LINES, FREE_HELD, FREE_ANSWER = 2_000, 8 * 1024**2, 256 * 1024
 #: Bytes that are held for each byte of the input: JSON of `[{},{},...]` takes some 40 as Python's objects, and a
 #: second time as what was checked.
 HELD_FOR_EACH = 150
-#: Calls of which one must hold no more than that.
-MOST_CALLS = 20
+#: Seconds within which one call must hold no more than that.
+PATIENCE_S = 20
 #: Bytes of the answer for each byte by which the input grows, and those that it may grow by whatever it is sent.
 ANSWER_FOR_EACH, ANSWER_GROWTH = 2, 16 * 1024
 
@@ -55,6 +56,7 @@ def faults(
     *,
     times: int = TIMES,
     free_held: int = FREE_HELD,
+    patience: float = PATIENCE_S,
 ) -> Iterator[str]:
     """Yields what grows faster than the input, or is larger than any input justifies. Makes at least four calls."""
     least, most = grown.make(1), grown.make(SMALL * times)
@@ -67,11 +69,13 @@ def faults(
     if large.lines > FREE_LINES + SLACK * growth * small.lines:
         yield f"{grown.name}: {small.lines} lines for {small.sent} bytes, {large.lines} for {large.sent}"
     allowed = free_held + HELD_FOR_EACH * large.sent
-    # Threads of other servers of this process allocate, too, but not at each of many calls.
-    peaks = (peak_of(lambda: call(most), collected=number > 0) for number in range(MOST_CALLS))
-    held = next((peak for peak in peaks if peak <= allowed), allowed + 1)
+    # Threads of other servers of this process allocate, too, for as long as they work.
+    ended = time.monotonic() + patience
+    collected = False
+    while (held := peak_of(lambda: call(most), collected=collected)) > allowed and time.monotonic() < ended:
+        collected = True
     if held > allowed:
-        yield f"{grown.name}: holds more than {allowed} bytes for {large.sent}"
+        yield f"{grown.name}: holds more than {allowed} bytes for {large.sent}: {held}"
     if large.answer > FREE_ANSWER + 2 * large.sent:
         yield f"{grown.name}: answers {large.answer} bytes to {large.sent}"
     if large.answer - small.answer > ANSWER_GROWTH + ANSWER_FOR_EACH * (large.sent - small.sent):

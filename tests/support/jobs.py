@@ -4,9 +4,16 @@ import io
 import tarfile
 import textwrap
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
+from sagelet_engine.doctor.text import PREFIX
 from support.server import ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
+
+
+def written_by_the_job(lines: Iterable[str]) -> list[str]:
+    """Returns a log's lines without the doctor's: what it has to say depends on how long the machine took."""
+    return [line for line in lines if not line.startswith(PREFIX)]
 
 
 def objects_below(s3: Any, prefix: str) -> dict[str, bytes]:
@@ -96,6 +103,10 @@ class Jobs:
             if not page["events"]:
                 return messages
             token = {"nextToken": page["nextForwardToken"]}
+
+    def written(self, name: str, host: str = "") -> list[str]:
+        """Returns the lines of `log` that the job wrote."""
+        return written_by_the_job(self.log(name, host))
 
     def finding(self, name: str, rule: str) -> dict[str, Any]:
         """Returns the finding of one of the doctor's rules about a job. There must be exactly one."""

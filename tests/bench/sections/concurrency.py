@@ -68,7 +68,7 @@ def _together(place: Place, number: int) -> Found:
     descriptions = [jobs.describe(name) for name in names]
     checks = {
         "Completed": [one["TrainingJobStatus"] == "Completed" for one in descriptions],
-        "with all lines": [jobs.log(name) == EXPECTED for name in names],
+        "with all lines": [jobs.written(name) == EXPECTED for name in names],
         "with a model": [list(jobs.artifact(name)) == ["model"] for name in names],
         "with the right bill": list(map(_is_billed_right, descriptions)),
     }
