@@ -53,9 +53,9 @@ def is_on(step: JsonObject) -> bool:
     return bool((step.get("CacheConfig") or {}).get("Enabled"))
 
 
-def cache_key(step: JsonObject, arguments: JsonObject) -> str:
-    """Returns a digest of the arguments that decide, or an empty string for a step without a cache."""
-    return _digest([step["Type"], _deciding(step, arguments)]) if is_on(step) else ""
+def cache_key(pipeline: str, step: JsonObject, arguments: JsonObject) -> str:
+    """Returns a digest of the pipeline's ARN, the step's name and the arguments that decide. Empty without a cache."""
+    return _digest([pipeline, step["Name"], step["Type"], _deciding(step, arguments)]) if is_on(step) else ""
 
 
 def is_fresh(step: JsonObject, ended_ms: int, now_ms: int) -> bool:

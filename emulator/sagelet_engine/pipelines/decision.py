@@ -195,7 +195,7 @@ class _State:
         )
 
     def _from_cache(self, step: Step, run: StepRun) -> StepRun:
-        key = caching.cache_key(step.given, run.arguments)
+        key = caching.cache_key(self.execution.pipeline_key.arn, step.given, run.arguments)
         if not key:
             return run
         run = replace(run, cache_key=key)

@@ -258,8 +258,7 @@ class Pipelines:
 
     def executions(self, key: PipelineKey) -> list[PipelineExecution]:
         """Returns the executions of a pipeline, the oldest first."""
-        found = self._kept.every(key.account, key.region)
-        return [one for one in found if one.pipeline_key.arn == key.arn]
+        return self._kept.below(f"{key.arn}/execution")
 
     def steps(self, execution: PipelineExecution) -> list[StepRun]:
         """Returns the steps that have begun, in that order."""
@@ -267,14 +266,10 @@ class Pipelines:
 
     def maker(self, job: Job) -> PipelineExecution | None:
         """Returns the execution whose step made a job, or None if none did or if it is gone."""
-        for execution in self._kept.every(job.key.account, job.key.region):
+        for execution, _ in self._kept.makers(job.key.account, job.key.region, job.key.name):
             ended_ms = job.created_ms if execution.ended_ms is None else execution.ended_ms
-            if not execution.created_ms <= job.created_ms <= ended_ms:
-                continue
-            for run in self._kept.children(execution.id):
-                # The result of another execution's job is not made by this one.
-                if run.made == job.key.name and not (run.cached_from or run.selected_from):
-                    return execution
+            if execution.created_ms <= job.created_ms <= ended_ms:
+                return execution
         return None
 
     def step_page(
@@ -370,12 +365,9 @@ class Pipelines:
                 return execution
 
     def _called_back(self, account: str, region: str, token: str) -> tuple[PipelineExecution, StepRun]:
-        for execution in self._kept.with_child(account, region, "made", token):
-            definition = parse(execution.definition)
-            for run in self._kept.children(execution.id):
-                reused = run.cached_from or run.selected_from
-                if run.made == token and not reused and definition.steps[run.name].type == "Callback":
-                    return execution, run
+        for execution, run in self._kept.makers(account, region, token):
+            if parse(execution.definition).steps[run.name].type == "Callback":
+                return execution, run
         for execution, run in self._being_called(account, region):
             if suffix(execution, run, TOKEN_LENGTH) == token:
                 return execution, replace(run, state=StepState.RUNNING, status=StepStatus.EXECUTING, made=token)
@@ -383,9 +375,7 @@ class Pipelines:
 
     def _being_called(self, account: str, region: str) -> Iterator[tuple[PipelineExecution, StepRun]]:
         """Yields Callback steps whose message may be out although that is not recorded yet."""
-        for execution in self._kept.with_child(account, region, "state", StepState.PLANNED.value):
-            if execution.terminal:
-                continue
+        for execution in self._kept.unfinished(account, region):
             steps = parse(execution.definition).steps
             for run in self._kept.children(execution.id):
                 if run.state is StepState.PLANNED and steps[run.name].type == "Callback":

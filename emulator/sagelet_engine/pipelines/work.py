@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import OrchestrationNotFound
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.model.acting import of_execution
 from sagelet_engine.model.functions import NO_INVOKER, Invoker
@@ -150,31 +151,24 @@ class PipelineWork:
     def _lookups(self, record: PipelineExecution, now_ms: int) -> Lookups:
         return Lookups(
             lambda uri: read_json(self._objects, of_execution(record), uri),
-            lambda step, key: self._cached(record, step, key, now_ms),
+            lambda step, key: self._cached(step, key, now_ms),
             lambda: self._source(record),
         )
 
-    def _cached(self, record: PipelineExecution, step: Step, key: str, now_ms: int) -> tuple[StepRun, str] | None:
-        """Returns the newest run with this key among the executions of the same pipeline."""
-        newest: tuple[StepRun, str] | None = None
-        for other in self._kept.every(record.key.account, record.key.region):
-            if other.pipeline.lower() != record.pipeline.lower() or other.id == record.id:
-                continue
-            for run in self._kept.children(other.id):
-                same = run.name == step.name and run.succeeded and run.cache_key == key and run.cached_from is None
-                if not same or not caching.is_fresh(step.given, run.end_ms or 0, now_ms):
-                    continue
-                if newest is None or (run.end_ms or 0) >= (newest[0].end_ms or 0):
-                    newest = run, other.key.arn
-        return newest
+    def _cached(self, step: Step, key: str, now_ms: int) -> tuple[StepRun, str] | None:
+        """Returns the newest run with this key, unless it has expired. A key is of one step of one pipeline."""
+        newest = self._kept.newest_result(key)
+        return newest if newest and caching.is_fresh(step.given, newest[0].end_ms or 0, now_ms) else None
 
     def _source(self, record: PipelineExecution) -> tuple[Mapping[str, StepRun], str]:
         assert record.selection is not None
         arn = record.selection.source
-        for other in self._kept.every(record.key.account, record.key.region):
-            if other.key.arn == arn:
-                return {run.name: run for run in self._kept.children(other.id)}, arn
-        return {}, arn
+        try:
+            # StartPipelineExecution takes only an execution of the same pipeline.
+            source = self._kept.get(record.pipeline_key.execution(arn.rpartition("/")[2]))
+        except OrchestrationNotFound:
+            return {}, arn
+        return {run.name: run for run in self._kept.children(source.id)}, arn
 
     # --- what is done outside -------------------------------------------------------------------------------------
 

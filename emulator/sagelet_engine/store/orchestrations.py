@@ -70,6 +70,24 @@ LIST_MIGRATION = """
     CREATE INDEX orchestration_children_in_order ON orchestration_children (orchestration_id, list_order);
     """
 
+#: What a child made itself: a name, an ARN or a token. NULL for the result of another execution's step.
+_MADE = (
+    "CASE WHEN json_valid(record) THEN CASE WHEN coalesce(json_extract(record, '$.cached_from'),"
+    " json_extract(record, '$.selected_from')) IS NULL THEN json_extract(record, '$.made') END END"
+)
+#: The cache key of a child that made its result itself and succeeded.
+_CACHE_KEY = (
+    "CASE WHEN json_valid(record) THEN CASE WHEN json_extract(record, '$.status') = 'Succeeded'"
+    " AND json_extract(record, '$.cached_from') IS NULL THEN nullif(json_extract(record, '$.cache_key'), '') END END"
+)
+_ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.end_ms') END"
+#: A step finds earlier results, and a job the step that made it, without reading the history.
+HISTORY_MIGRATION = f"""
+    CREATE INDEX orchestration_children_by_made ON orchestration_children ({_MADE}) WHERE {_MADE} IS NOT NULL;
+    CREATE INDEX orchestration_children_by_cache_key ON orchestration_children ({_CACHE_KEY}, {_ENDED})
+        WHERE {_CACHE_KEY} IS NOT NULL;
+    """
+
 _TAGS = "SELECT json_group_object(key, value) FROM orchestration_tags AS t WHERE t.orchestration_id"
 _SELECT = f"SELECT record, version, ({_TAGS} = orchestrations.id) FROM orchestrations"
 _OLDEST = (
@@ -265,13 +283,36 @@ class Kept(Generic[O, C]):
         where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, rowid"
         return self._select(where, self._codec.kind.value, account, region)
 
-    def with_child(self, account: str, region: str, member: str, value: str) -> list[O]:
-        """Returns those with a child whose record has this value of a member."""
-        where = (
-            "WHERE kind = ? AND account = ? AND region = ? AND EXISTS (SELECT 1 FROM orchestration_children AS c"
-            " WHERE c.orchestration_id = orchestrations.id AND json_extract(c.record, ?) = ?)"
+    def below(self, arn: str) -> list[O]:
+        """Returns those whose ARN continues this one after a `/`, the oldest first."""
+        return self._select("WHERE arn >= ? AND arn < ? ORDER BY created_ms, rowid", f"{arn}/", f"{arn}0")
+
+    def unfinished(self, account: str, region: str) -> list[O]:
+        """Returns those that have not ended, the oldest first. Reads no others."""
+        where = "INDEXED BY orchestrations_unfinished WHERE terminal = 0 AND kind = ? AND account = ? AND region = ?"
+        return self._select(f"{where} ORDER BY created_ms, rowid", self._codec.kind.value, account, region)
+
+    def makers(self, account: str, region: str, made: str) -> list[tuple[O, C]]:
+        """Returns each child that made something of this name itself, with its orchestration, the oldest first."""
+        ids = f"SELECT orchestration_id FROM orchestration_children WHERE {_MADE} = ?"
+        # `+` keeps SQLite from reading the whole account by another index.
+        where = f"WHERE id IN ({ids}) AND +kind = ? AND +account = ? AND +region = ? ORDER BY created_ms, rowid"
+        records = self._select(where, made, self._codec.kind.value, account, region)
+        of_one = (
+            f"SELECT record FROM orchestration_children WHERE {_MADE} = ? AND orchestration_id = ? ORDER BY ordinal"
         )
-        return self._select(where, self._codec.kind.value, account, region, f"$.{member}", value)
+        rows = [(record, text) for record in records for (text,) in self._rows(of_one, (made, record.id))]
+        return [(record, self._decoded_child(text)) for record, text in rows]
+
+    def newest_result(self, cache_key: str) -> tuple[C, str] | None:
+        """Returns the child that succeeded last with a cache key by its own work, and its orchestration's ARN."""
+        rows = self._rows(
+            "SELECT c.record, o.arn FROM orchestration_children AS c JOIN orchestrations AS o"
+            f" ON o.id = c.orchestration_id WHERE {_CACHE_KEY.replace('record', 'c.record')} = ?"
+            f" ORDER BY {_ENDED.replace('record', 'c.record')} DESC, o.created_ms DESC, o.rowid DESC LIMIT 1",
+            (cache_key,),
+        )
+        return (self._decoded_child(rows[0][0]), rows[0][1]) if rows else None
 
     def page(self, query: JobQuery) -> JobPage[O]:
         """Returns one page: filtered, then sorted, then cut."""
@@ -291,8 +332,7 @@ class Kept(Generic[O, C]):
     def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
-        decode_one = partial(_child, self._codec)
-        return [self._access.decoded(decode_one, text) for (text,) in self._rows(select, (record_id,))]
+        return [self._decoded_child(text) for (text,) in self._rows(select, (record_id,))]
 
     def children_page(self, record_id: str, after: int | None, limit: int, *, newest_first: bool) -> list[C]:
         """Returns at most `limit` children in the order of `list_order`. `after`: the last one's of the page before."""
@@ -301,8 +341,7 @@ class Kept(Generic[O, C]):
         select = f"SELECT record FROM orchestration_children WHERE orchestration_id = ?{beyond}"
         parameters = (record_id, *(() if after is None else (after,)), limit)
         rows = self._rows(f"{select} ORDER BY list_order {order} LIMIT ?", parameters)
-        decode_one = partial(decode_child, self._codec)
-        return [self._access.decoded(decode_one, text) for (text,) in rows]
+        return [self._decoded_child(text) for (text,) in rows]
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of tuning jobs' hyperparameters and tags that begin with `beginning`, in order."""
@@ -325,6 +364,10 @@ class Kept(Generic[O, C]):
                 "DELETE FROM orchestration_tags WHERE orchestration_id = ? AND key = ?",
                 [(record_id, key) for key in keys],
             )
+
+    def _decoded_child(self, text: str) -> C:
+        child: C = self._access.decoded(partial(_child, self._codec), text)
+        return child
 
     def _select(self, clauses: str, *parameters: Any) -> list[O]:
         rows = self._rows(f"{_SELECT} {clauses}", parameters)

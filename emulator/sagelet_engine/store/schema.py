@@ -87,4 +87,5 @@ MIGRATIONS = (
     sql_metrics.NOT_FINITE_MIGRATION,
     sql_iam.MIGRATION,
     f"{sql_registry.MIGRATION} {sql_pipelines.DELETIONS_MIGRATION}",
+    sql_orchestrations.HISTORY_MIGRATION,
 )

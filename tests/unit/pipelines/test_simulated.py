@@ -15,7 +15,7 @@ import pytest
 from sagelet_engine.base.failpoints import Failpoint, listen
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.objects import ObjectStore
-from sagelet_engine.model.orchestration import OrchestrationStatus, enter, revive
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationStatus, enter, revive
 from sagelet_engine.model.pipeline import (
     PipelineExecution,
     PipelineKey,
@@ -69,11 +69,18 @@ class Kept:
             return [*self.earlier[1].values()]
         return [self.runs[ordinal] for ordinal in sorted(self.runs)]
 
-    def every(self, _account: str, _region: str) -> list[PipelineExecution]:
-        return [self.execution] if self.earlier is None else [self.earlier[0], self.execution]
+    def newest_result(self, cache_key: str) -> tuple[StepRun, str] | None:
+        of_each = [(self.execution, self.runs)] if self.earlier is None else [(self.execution, self.runs), self.earlier]
+        own = [
+            (run, execution.key.arn)
+            for execution, runs in reversed(of_each)
+            for run in runs.values()
+            if run.succeeded and run.cache_key == cache_key and run.cached_from is None
+        ]
+        return max(own, key=lambda one: one[0].end_ms or 0, default=None)
 
-    def get(self, _key: object) -> PipelineExecution:
-        return self.execution
+    def get(self, key: OrchestrationKey) -> PipelineExecution:
+        return self.earlier[0] if self.earlier is not None and self.earlier[0].key == key else self.execution
 
     def update(self, record: PipelineExecution, changed: Sequence[StepRun] = ()) -> PipelineExecution:
         if record.version != self.execution.version:
