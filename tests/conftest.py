@@ -202,12 +202,17 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Short tests come last. pytest-xdist gives its processes a file at a time, so they end at about the same time.
-    items.sort(key=lambda item: item.path.is_relative_to(UNIT))
+    short = {path: path.is_relative_to(UNIT) for path in {item.path for item in items}}
+    items.sort(key=lambda item: short[item.path])
     config.stash[LEFT_OUT] = {}
+    needing: dict[str, list[pytest.Item]] = {name: [] for name in (*NEEDS, *PROGRAMS)}
+    for item in items:
+        for name in {marker.name for marker in item.iter_markers()} & NEEDS.keys() | _programs(item):
+            needing[name].append(item)
     for marker, find_missing in NEEDS.items():
-        _leave_out(config, [item for item in items if marker in item.keywords], find_missing)
+        _leave_out(config, needing[marker], find_missing)
     for name in PROGRAMS:
-        _leave_out(config, [item for item in items if name in _programs(item)], partial(missing_program, name))
+        _leave_out(config, needing[name], partial(missing_program, name))
 
 
 def _programs(item: pytest.Item) -> set[str]:

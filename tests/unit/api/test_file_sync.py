@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,8 +23,9 @@ from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointRefuses,
 from support.api_world import ACCOUNT, ApiWorld
 from support.batches import Remote
 
-#: More levels than Python's recursion has. The work grows with their square, because each path is opened from its root.
-DEEP = 1100
+#: Levels of directories, and how many calls may be nested meanwhile, which are fewer. The work grows with the square of
+#: the levels, because each path is opened from its root.
+DEEP, NESTED = 450, 400
 
 
 @pytest.fixture
@@ -249,12 +251,15 @@ def test_directories_of_any_depth_go_up(remote: Remote) -> None:
         os.close(above)
         above = below
     os.close(above)
+    limit = sys.getrecursionlimit()
     try:
+        sys.setrecursionlimit(NESTED)
         syncing.send(last=True)
         remote.file_sync.collect()
         assert not remote.text("run/exit.json")
         assert (remote.root / "opt-ml/model" / "/".join(["d"] * DEEP)).is_dir()
     finally:
+        sys.setrecursionlimit(limit)
         # pytest's own removal calls itself for each level.
         for directory in (model, remote.root / "opt-ml/model"):
             os.removedirs(directory / "/".join(["d"] * DEEP))
