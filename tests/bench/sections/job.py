@@ -31,7 +31,7 @@ HEADS = (
 )
 ROUNDS = {Scale.FULL: 7, Scale.SHORT: 1}
 #: Jobs of a command that does nothing, one after the other.
-IN_A_ROW = {Scale.FULL: 200, Scale.SHORT: 10}
+IN_A_ROW = {Scale.FULL: 200, Scale.SHORT: 2}
 NOTHING = ("/bin/sh", "-c", "true")
 #: Seconds, with Docker above `docker run` and as a process from the beginning; and the rise over all jobs, which is
 #: more than the pause between two looks for a job's end.
@@ -64,7 +64,8 @@ def run(scale: Scale, directory: Path) -> list[Table]:
                 absent = [*absent, f"Left out: {LOCAL}: {why}."]
             else:
                 ways[LOCAL] = partial(_local_job, stack.enter_context(_local_mode(docker, directory)))
-        in_turns(1, ways)  # fills the caches of images and of programs
+        if scale is Scale.FULL:
+            in_turns(1, ways)  # fills the caches of images and of programs
         runs = in_turns(rounds, ways)
         in_a_row = [_in_a_row(place, IN_A_ROW[scale]) for place in users]
     conditions = (
@@ -107,12 +108,12 @@ def _in_a_row(place: Place, jobs: int) -> Row:
             SCRIPT, image=place.training_image, instance_type="ml.m5.large", entrypoint=list(NOTHING)
         )
         found.append(_completed(place, name)[1])
-        if on_docker and number % 10 == 9:
+        if on_docker and (number + 1) % min(10, jobs) == 0:
             began = time.perf_counter()
             command = ("docker", "run", "--rm", "--entrypoint", NOTHING[0], place.training_image, *NOTHING[1:])
             subprocess.run(command, check=True, capture_output=True)
             above.append(found[-1] - (time.perf_counter() - began))
-    tenth = jobs // 10
+    tenth = max(1, jobs // 10)
     first, last = Figure.of(found[:tenth]), Figure.of(found[-tenth:])
     rise = statistics.median(found[-tenth:]) - statistics.median(found[:tenth])
     bars = [Bar("rise s", rise, RISE_S, at_most=True)]
