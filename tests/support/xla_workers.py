@@ -17,6 +17,10 @@ from support import forked_python
 RUNTIME = Path(__file__).parents[2] / "images" / "runtime"
 STARTUP = RUNTIME / "sagelet_runtime" / "startup"
 DEADLINE = 300.0
+#: For a program of XLA that runs a few times. It halves the time to compile, which is most of such a test.
+UNOPTIMIZED = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+#: Variables of a job that trains a tiny model.
+TINY = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", **UNOPTIMIZED}
 #: Tests in other processes begin at other numbers.
 _PORTS = cycle(range(12_000 + os.getpid() * 37 % 8_000, 28_000))
 
@@ -50,11 +54,8 @@ def plain_environment() -> dict[str, str]:
         "SM_TRAINING_COMPILER_CONFIGURED": "1",
         "PJRT_DEVICE": "CPU",
         "USE_TORCH_XLA": "1",
-        "OMP_NUM_THREADS": "1",
-        "PJRT_NPROC": "1",
         "PYTHONUNBUFFERED": "1",
-        # For tiny models. It halves the time to compile, which is most of a test's.
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        **TINY,
     }
 
 

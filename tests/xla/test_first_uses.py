@@ -11,6 +11,7 @@ import pytest
 
 from sagelet_engine.images.context import find_root
 from support.training_host import TrainingHost
+from support.xla_workers import TINY
 
 pytestmark = pytest.mark.xla
 
@@ -49,7 +50,7 @@ WORKERS = """
 
 
 def run(*words: str) -> dict[str, Any]:
-    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **TINY}
     done = subprocess.run(
         [sys.executable, PROGRAM, *words], env=environ, capture_output=True, text=True, timeout=900, check=False
     )
@@ -74,7 +75,7 @@ def test_torch_xla_alone_fails_after_a_backward_pass_on_the_cpu() -> None:
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_workers_start_after_a_backward_pass_on_the_cpu(tmp_path: Path, method: str) -> None:
-    host = TrainingHost(tmp_path, {"OMP_NUM_THREADS": "1"})
+    host = TrainingHost(tmp_path, dict(TINY))
     host.script(WORKERS.replace("METHOD", repr(method)))
     ended = host.run({"sagemaker_training_compiler_enabled": "true"})
     assert ended.code == 0, ended.log

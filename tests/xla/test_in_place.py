@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.images.context import find_root
+from support.xla_workers import UNOPTIMIZED
 
 pytestmark = pytest.mark.xla
 
@@ -24,7 +25,7 @@ REFUSED = {
 
 
 def test_results_and_errors_are_torch_s() -> None:
-    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime")}
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **UNOPTIMIZED}
     done = subprocess.run([sys.executable, PROGRAM], env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (before, slow), (after, quick) = json.loads(done.stdout.splitlines()[-1])

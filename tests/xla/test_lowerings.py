@@ -12,6 +12,7 @@ import pytest
 from sagelet_engine.images.context import find_root
 from support import forked_python
 from support.training_host import TrainingHost
+from support.xla_workers import UNOPTIMIZED
 
 pytestmark = pytest.mark.xla
 
@@ -61,8 +62,7 @@ def test_the_gradient_of_a_maximum_is_no_scalar_loop(pooled: Any) -> None:
 
 @pytest.fixture(scope="module")
 def recurrent() -> Any:
-    # Many small programs, each of which runs once: optimizing their machine code takes most of the time.
-    return run("recurrent.py", XLA_FLAGS="--xla_backend_optimization_level=0")
+    return run("recurrent.py", **UNOPTIMIZED)
 
 
 def test_recurrent_layers_compute_what_torch_computes(recurrent: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.training_host import Ended, TrainingHost
+from support.xla_workers import TINY
 
 pytestmark = pytest.mark.xla
 
@@ -31,7 +32,7 @@ def how(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def ended(how: str, tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    host = TrainingHost(tmp_path_factory.mktemp(how), GPUS | {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1"}, forked=True)
+    host = TrainingHost(tmp_path_factory.mktemp(how), GPUS | TINY, forked=True)
     host.script(PROGRAM.read_text())
     return host.run(COMPILED if how == "compiled" else {})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.training_host import TrainingHost
+from support.xla_workers import TINY
 
 pytestmark = pytest.mark.xla
 
@@ -18,7 +19,7 @@ SCRIPT = Path(__file__).with_name("old_names_script.py")
 
 
 def test_a_compiled_job_of_run_clm_s_shape(host: TrainingHost) -> None:
-    host.environment |= {"SAGELET_TRAINING_IMAGE": TRCOMP, "OMP_NUM_THREADS": "1"}
+    host.environment |= {"SAGELET_TRAINING_IMAGE": TRCOMP, **TINY}
     host.script(SCRIPT.read_text())
     given = {
         "config_overrides": '"n_layer=1,n_embd=16,n_head=2,n_positions=16,vocab_size=50"',

@@ -11,6 +11,7 @@ from sagelet_engine.telemetry.compiler.reading import workers_of
 from sagelet_engine.telemetry.compiler.worker import Replayed, WorkerReport
 from support import step_counters
 from support.training_host import TrainingHost
+from support.xla_workers import TINY
 
 pytestmark = pytest.mark.xla
 
@@ -44,10 +45,9 @@ Counts = dict[str, int]
 
 def steady(base: Path, script: str, tracing: str) -> tuple[Counts, list[float], WorkerReport]:
     """Returns a later step's counts, the losses, and the report."""
-    environment = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", "SAGELET_XLA_TRACING": tracing}
-    # Its later steps are those of a model that went up.
-    environment |= {"SAGELET_XLA_TIERED_AFTER": "2"}
-    host = TrainingHost(base, environment)
+    # The later steps of `tiered` are those of a model that went up.
+    environment = {**TINY, "SAGELET_XLA_TRACING": tracing, "SAGELET_XLA_TIERED_AFTER": "2"}
+    host = TrainingHost(base, environment, forked=tracing != "auto")
     host.script(script, "script.py")
     shutil.copy(step_counters.__file__, base / "code" / "step_counters.py")
     host.script(
