@@ -121,7 +121,7 @@ def test_batches_of_another_job_and_another_account_are_out_of_reach(attacker: R
     s3, theirs = attacker.client(), other.key("algo-1/up/00000001.tar")
     assert code(s3.put_object, Bucket=attacker.bucket, Key=theirs, Body=b"") == "AccessDenied"
     elsewhere = staging_bucket("999999999999")
-    attacker.world.s3.objects.make_bucket(owner("999999999999"), REGION, elsewhere)
+    attacker.world.sagelet.s3.objects.make_bucket(owner("999999999999"), REGION, elsewhere)
     mine = attacker.key("algo-1/up/00000001.tar")
     assert code(s3.put_object, Bucket=elsewhere, Key=mine, Body=b"") == "AccessDenied"
 
@@ -255,7 +255,7 @@ def _taken_by_others(attacker: Remote, other: Remote) -> None:
     attacker.post(4, file("opt-ml/model/later"))
     attacker.file_sync.collect()
     assert not attacker.text("opt-ml/model/later")
-    listed = attacker.world.s3.objects.list(owner(ACCOUNT), attacker.bucket, "")
+    listed = attacker.world.sagelet.s3.objects.list(owner(ACCOUNT), attacker.bucket, "")
     assert [found.key for found in listed if "/up/" in found.key] == []
 
 

@@ -16,14 +16,10 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from sagelet_api import control, web
-from sagelet_api.control.endpoints import create_app as create_control
 from sagelet_api.control.state import LIMITS
-from sagelet_api.control.throttling import Throttling
 from sagelet_api.protocol.s3.request import routes, service_model
 from sagelet_api.protocol.validation import rule_book
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.web.app import create_app as create_pages
-from sagelet_api.web.site import Site
 from support.api_world import ACCOUNT, ApiWorld
 from support.growing_bodies import DEEPEST, Bodies, as_json, deep, xml
 from support.growth import Grown
@@ -91,7 +87,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiWorld]:
 
 
 def operations(world: ApiWorld) -> Iterator[tuple[str, str]]:
-    for service, table in world.own.tables.items():
+    for service, table in world.sagelet.own.tables.items():
         for operation in table:
             yield service, operation
 
@@ -137,7 +133,7 @@ def test_every_operation_of_json(world: ApiWorld, service: str) -> None:
 
 def test_every_operation_of_metrics(world: ApiWorld) -> None:
     wrong: list[str] = []
-    for one in world.own.rest:
+    for one in world.sagelet.own.rest:
         call = call_of(world, wrong, one.operation, one.method, one.path, service="sagemaker")
         for grown in Bodies(KNOWN, OPTIONAL).grown(rule_book(one.model).input_shape(one.operation)):
             wrong.extend(faults(as_json(grown, one.operation), call))
@@ -238,10 +234,8 @@ STREAMS = ("events",)
 
 def page_paths(world: ApiWorld) -> Iterator[tuple[str, str]]:
     """Yields methods and paths of the pages and the control endpoints, with the name of a job in their places."""
-    made = world.own.sagemaker()
-    site = Site(world.engine, made.jobs, made.tuning, made.pipelines, world.s3.store, world.sessions)
-    for application in (create_pages(site), create_control(world.engine, Throttling(), world.state_endpoints())):
-        for rule in application.url_map.iter_rules():
+    for app in (world.sagelet.pages, world.sagelet.control):
+        for rule in app.flask().url_map.iter_rules():
             if rule.rule.rpartition("/")[2] in STREAMS or rule.endpoint == "static":
                 continue
             path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule)

@@ -65,8 +65,8 @@ class Remote:
     def __init__(self, world: ApiWorld, cluster: SlurmCluster, data: Path) -> None:
         self.world, self.data = world, data
         self.job = world.waiting_job(uuid.uuid4().hex)
-        file_sync = FileSyncServer(data, data / "file_sync", world.s3.objects)
-        context = ClusterContext(world.s3.objects, world.engine.keys, lambda: f"http://127.0.0.1:{world.port}")
+        file_sync = FileSyncServer(data, data / "file_sync", world.sagelet.s3.objects)
+        context = ClusterContext(world.sagelet.s3.objects, world.engine.keys, lambda: f"http://127.0.0.1:{world.port}")
         self.staging = Staging(data, file_sync, context, sys.executable)
         self.runtime: SlurmRuntime = slurm_runtime(
             cluster, data / "runtime", self.job.id, (sys.executable, "-c", SCRIPT)
@@ -136,7 +136,7 @@ def test_a_job_of_two_nodes_gets_its_data_and_gives_its_results_through_s3(remot
         assert (root / "opt-ml/model" / name).read_bytes() == b"w" * 100_000
         assert (root / "opt-ml/checkpoints" / name).read_text() == "step 1"
     remote.runtime.reap(remote.job.launch_id)
-    remote.wait(lambda: not list(remote.world.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")))
+    remote.wait(lambda: not list(remote.world.sagelet.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")))
 
 
 def test_a_stop_reaches_the_nodes_and_what_they_wrote_by_then_is_there(remote: Remote) -> None:

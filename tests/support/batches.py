@@ -102,7 +102,7 @@ class Remote:
             self.file_sync.open(replace(host, launch_id=self.job.launch_id))
 
     def restarted(self) -> FileSyncServer:
-        return FileSyncServer(self.data, self.data / "file_sync", self.world.s3.objects)
+        return FileSyncServer(self.data, self.data / "file_sync", self.world.sagelet.s3.objects)
 
     def _fill(self) -> None:
         for part in ("input/data/train", "checkpoints", "model", "output"):

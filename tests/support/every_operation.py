@@ -33,7 +33,7 @@ def token() -> str:
 
 
 def own_operations(world: ApiWorld) -> set[str]:
-    table = world.own.tables["sagemaker"]
+    table = world.sagelet.own.tables["sagemaker"]
     return {name for name, one in table.items() if not isinstance(one, RefusedOperation)}
 
 

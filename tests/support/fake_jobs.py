@@ -5,24 +5,11 @@ from typing import Any
 
 from sagelet_api.protocol.aws_errors import ResourceInUse
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
-from sagelet_engine.base.errors import JobNotFound, SageletError
-from sagelet_engine.model.job import JobKey
-from sagelet_engine.model.training import TrainingJob
+from sagelet_api.services.own_services import OwnServices
+from sagelet_engine.base.errors import SageletError
 
 CREATED = 1732147200.125
 ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"
-
-
-class NoJobs:
-    def interrupt(self, key: JobKey) -> TrainingJob:
-        raise JobNotFound(key.name)
-
-
-class FakeEngine:
-    jobs = NoJobs()
-
-    def health(self) -> dict[str, Any]:
-        return {"version": "0", "runtime": "fake"}
 
 
 class FakeJobs:
@@ -53,6 +40,11 @@ class FakeJobs:
 
     def streams(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
         return {"logStreams": [{"logStreamName": "job/algo-1-1"}]}
+
+    def stand_in(self, own: OwnServices) -> None:
+        """Takes the places of a server's own operations."""
+        for service, operations in self.services().items():
+            own.tables[service] = {**own.tables[service], **operations}
 
     def services(self) -> Mapping[str, Operations]:
         def is_training_log(_context: Context, parameters: Mapping[str, Any]) -> bool:

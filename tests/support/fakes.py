@@ -45,7 +45,7 @@ class FakeObjects:
 
     def __init__(self, root: Path, authorize: Authorize = allow_all) -> None:
         self._root = root
-        self._authorize = authorize
+        self.authorize = authorize
         self.uploads: list[str] = []
         self.deletes: list[str] = []
         #: Buckets that do not exist. Any other is made when something is put into it.
@@ -62,7 +62,7 @@ class FakeObjects:
         return (self._root / bucket / key).read_bytes()
 
     def list(self, principal: Principal, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
-        self._authorize(principal, "s3:ListBucket", object_arn(bucket))
+        self.authorize(principal, "s3:ListBucket", object_arn(bucket))
         root = self._root / bucket
         if not root.is_dir():
             raise ObjectNotFound(bucket)
@@ -73,12 +73,12 @@ class FakeObjects:
                 yield ObjectInfo(key, path.stat().st_size, etag, self.written.get((bucket, key), 0))
 
     def size(self, principal: Principal, bucket: str, key: str) -> int | None:
-        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
+        self.authorize(principal, "s3:GetObject", object_arn(bucket, key))
         path = self._root / bucket / key
         return path.stat().st_size if path.is_file() else None
 
     def download(self, principal: Principal, bucket: str, key: str, target: Path) -> None:
-        self._authorize(principal, "s3:GetObject", object_arn(bucket, key))
+        self.authorize(principal, "s3:GetObject", object_arn(bucket, key))
         if not (self._root / bucket / key).is_file():
             raise ObjectNotFound(key)
         shutil.copyfile(self._root / bucket / key, target)

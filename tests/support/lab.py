@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
-from sagelet_api.serve import Sagelet
+from sagelet_api.serve import Sagelet, Surroundings
 from sagelet_engine.base import held_files, json_files
 from sagelet_engine.data import directory_sync
 from sagelet_engine.execution import supervisor
@@ -123,7 +123,7 @@ class Lab:
         stand_in = StandIn((sys.executable,), image=training_image())
         runtime = ProcessRuntime(self._data / "runtime", stand_in, self.clock)
         self._settings = Settings(data=self._data, port=0, **{"max_jobs": 1, **settings})
-        self._server = Sagelet(self._settings, self.clock, Choice(runtime, "a test"))
+        self._server = Sagelet(self._settings, Surroundings(self.clock, Choice(runtime, "a test")))
 
     def __enter__(self) -> "Lab":
         self._server.start()

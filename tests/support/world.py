@@ -2,16 +2,15 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sagelet_engine.engine import Engine
-from sagelet_engine.model.functions import NO_FUNCTIONS, Functions
 from sagelet_engine.model.job import JobKey
-from sagelet_engine.model.principal import Authorize, allow_all
-from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
-from sagelet_engine.model.sinks import StatusSink
+from sagelet_engine.model.principal import allow_all
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
 from support.fakes import FakeClock, FakeHost, FakeMetrics, FakeObjects, FakeRuntime, FakeStatuses
@@ -40,54 +39,26 @@ def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
     return value
 
 
-class World:
-    """An engine and its surroundings. The engine can be replaced, as by a restart of the server."""
+class Fakes(ABC):
+    """An engine among fakes. It can be replaced, as by a restart of the server."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         self.clock = FakeClock()
         self.runtime = FakeRuntime(self.clock)
-        self.objects = FakeObjects(root / "s3", self.make_authorize())
-        self.metrics = FakeMetrics()
-        self.statuses: StatusSink = self.make_statuses()
+        self.objects = FakeObjects(root / "s3")
         self.settings = Settings(data=root / "data", **{"max_jobs": 4, **settings})
         self.engine = self.boot()
 
-    def make_statuses(self) -> StatusSink:
-        """Returns the sink for changes of status."""
-        return FakeStatuses()
-
-    def make_calls(self) -> ServiceCalls:
-        """Returns the operations that steps of pipelines call."""
-        return NO_CALLS
-
-    def make_authorize(self) -> Authorize:
-        """Returns the decision about what each principal may do."""
-        return allow_all
-
-    def make_functions(self) -> Functions:
-        """Returns the functions that steps of pipelines invoke."""
-        return NO_FUNCTIONS
-
+    @abstractmethod
     def boot(self) -> Engine:
-        engine = self.unstarted()
-        engine.start(4599)
-        return engine
+        """Starts the engine."""
 
-    def unstarted(self) -> Engine:
-        return Engine(
-            self.settings,
-            runtime=self.runtime,
-            objects=self.objects,
-            metrics=self.metrics,
-            statuses=self.statuses,
-            clock=self.clock,
-            authorize=self.make_authorize(),
-            calls=self.make_calls(),
-            functions=self.make_functions(),
-        )
+    @abstractmethod
+    def close(self) -> None:
+        """Stops the engine."""
 
     def restart(self) -> None:
-        self.engine.close()
+        self.close()
         self.engine = self.boot()
 
     def create(self, name: str, **changes: Any) -> TrainingJob:
@@ -115,6 +86,35 @@ class World:
     def log(self, name: str) -> list[str]:
         (stream,) = self.engine.logs.streams("123456789012", "us-east-1", f"{name}/")
         return [event.text for event in self.engine.logs.events(stream, limit=100_000)]
+
+
+class World(Fakes):
+    """An engine without a server."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.metrics = FakeMetrics()
+        self.statuses = FakeStatuses()
+        super().__init__(root, **settings)
+
+    def boot(self) -> Engine:
+        engine = self.unstarted()
+        engine.start(4599)
+        return engine
+
+    def unstarted(self, **settings: Any) -> Engine:
+        """`settings`: those that differ from the world's."""
+        return Engine(
+            replace(self.settings, **settings),
+            runtime=self.runtime,
+            objects=self.objects,
+            metrics=self.metrics,
+            statuses=self.statuses,
+            clock=self.clock,
+            authorize=allow_all,
+        )
+
+    def close(self) -> None:
+        self.engine.close()
 
 
 def key(name: str) -> JobKey:

@@ -21,7 +21,7 @@ from sagelet.testing.faults import Faults
 from sagelet.testing.job import Job, ProcessingJob
 from sagelet.testing.settings import settings_from
 from sagelet_api.protocol.members import Output
-from sagelet_api.serve import Sagelet
+from sagelet_api.serve import Sagelet, Surroundings
 from sagelet_engine.base.errors import ClientFault, SageletError
 from sagelet_engine.machine.runtimes import Choice
 from sagelet_engine.model.job import JobKey, JobKind
@@ -130,7 +130,7 @@ class FastForward:
         defaults = {"port": 0, "gpus": GpuPolicy.OFF, "max_jobs": MANY, "max_hosts": 8 * MANY, "image_rules": rules}
         settings = settings_from({**defaults, **self._options, "data": self.data})
         runtime = FunctionRuntime(self._simulated, self._function_of)
-        self._server = Sagelet(settings, self._simulated, Choice(runtime, "fast-forward"))
+        self._server = Sagelet(settings, Surroundings(self._simulated, Choice(runtime, "fast-forward")))
         self._runtime = runtime
         engine = self._server.engine
         self._pacemaker = Pacemaker(

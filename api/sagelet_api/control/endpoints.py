@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sagelet_api.auth.people import page_text, shown
 from sagelet_api.control import health
 from sagelet_api.control.throttling import Throttling
-from sagelet_api.protocol.calls import Environ, StartResponse, WsgiApp
+from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_engine.base.loading import Late
 from sagelet_engine.base.wire import JsonObject
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 MAX_BODY = 64 * 1024
 
 
-def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "Blueprint"]) -> WsgiApp:
-    """Returns a WSGI app that answers for the server's health, and passes everything else to a Flask app.
+class ControlApp:
+    """A WSGI app that answers for the server's health, and passes everything else to a Flask app.
 
     The Flask app is made on its first request, because Flask takes long to load. `parts` make further blueprints.
     """
 
-    app = Late(lambda: create_app(engine, throttling, *(make() for make in parts)))
+    def __init__(self, engine: "Engine", throttling: Throttling, *parts: Callable[[], "Blueprint"]) -> None:
+        self._engine = engine
+        self.flask: Late[Flask] = Late(lambda: create_app(engine, throttling, *(make() for make in parts)))
 
-    def serve(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] == health.PATH:
-            return health.answer_health(engine, environ, start_response)
-        return app()(environ, start_response)
-
-    return serve
+            return health.answer_health(self._engine, environ, start_response)
+        return self.flask()(environ, start_response)
 
 
 def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") -> "Flask":

@@ -3,7 +3,7 @@
 SageMaker's and CloudWatch Logs' operations are loaded by the first call of the service.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sagelet_api.protocol.operations import LateOperations, Operations, RestOperation
@@ -35,7 +35,7 @@ class OwnServices:
         bridge.iam.keep_in(engine.iam)
         self.sagemaker = Late(sagemaker)
         #: By the service's signing name. moto answers an operation that is in no table.
-        self.tables: Mapping[str, Operations] = {
+        self.tables: dict[str, Operations] = {
             "sagemaker": LateOperations(lambda: self.sagemaker().operations),
             "logs": LateOperations(logs),
             **Identity(bridge.iam, engine.keys).services(),

@@ -1,11 +1,11 @@
 """The pages as a WSGI app: blueprints, headers that guard them, errors that can be read."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import WsgiApp
+from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.web import PREFIX
 from sagelet_engine.base.loading import Late
 
@@ -35,11 +35,14 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-def web_app(make_site: "Callable[[], Site]") -> WsgiApp:
-    """Returns a WSGI app that is made on its first request, because Flask takes longer to load than the rest of the
-    server."""
-    app = Late(lambda: create_app(make_site()))
-    return lambda environ, start_response: app()(environ, start_response)
+class WebApp:
+    """A WSGI app that is made on its first request, because Flask takes longer to load than the rest of the server."""
+
+    def __init__(self, make_site: "Callable[[], Site]") -> None:
+        self.flask: Late[Flask] = Late(lambda: create_app(make_site()))
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        return self.flask()(environ, start_response)
 
 
 def create_app(site: "Site") -> "Flask":

@@ -1,4 +1,4 @@
-"""A server with a fake engine and a few operations of its own, on a free port, for black-box tests through boto3."""
+"""A whole server on fakes, for black-box tests through boto3."""
 
 import json
 import logging
@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.app import Application
-from sagelet_api.auth.request_guard import RequestGuard
-from sagelet_api.control.endpoints import control_app
-from sagelet_api.control.throttling import Throttling
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.services.s3.opening import S3, open_s3
-from sagelet_engine.base.clock import SystemClock
-from sagelet_engine.model.principal import allow_all
-from sagelet_engine.settings import Settings
-from support.fake_jobs import FakeEngine, FakeJobs
-from support.front import Front, front
+from sagelet_api.services.s3.opening import S3
+from support.api_world import ApiWorld
+from support.fake_jobs import FakeJobs
+from support.front import Front
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -30,33 +24,29 @@ def bridge() -> MotoBridge:
 
 
 @pytest.fixture
-def jobs() -> FakeJobs:
-    return FakeJobs()
-
-
-@pytest.fixture
-def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
-    """The object store of `server`."""
-    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge.beside_s3, allow_all)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Front]:
-    throttling = Throttling()
-    control = control_app(FakeEngine(), throttling)
-    app = Application(
-        RequestGuard(),
-        control,
-        throttling.checks(),
-        jobs.services(),
-        bridge.requests.wsgi,
-        {"s3": s3.service},
-        routes=bridge.requests.route,
-    )
-    with front(app) as running:
+def whole(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    """The world of `server`."""
+    with ApiWorld(tmp_path, bridge) as running:
         yield running
+
+
+@pytest.fixture
+def jobs(whole: ApiWorld) -> FakeJobs:
+    """Operations that stand in for those of `server`."""
+    jobs = FakeJobs()
+    jobs.stand_in(whole.sagelet.own)
+    return jobs
+
+
+@pytest.fixture
+def s3(whole: ApiWorld) -> S3:
+    """The object store of `server`."""
+    return whole.sagelet.s3
+
+
+@pytest.fixture
+def server(whole: ApiWorld) -> Front:
+    return whole.front
 
 
 @pytest.fixture

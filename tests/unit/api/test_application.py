@@ -14,6 +14,8 @@ from sagelet_api.protocol.operations import MAX_BODY
 from support.fake_jobs import CREATED, ROLE, FakeJobs
 from support.front import Front
 
+pytestmark = pytest.mark.usefixtures("jobs")
+
 REQUEST = {
     "TrainingJobName": "a-job",
     "AlgorithmSpecification": {"TrainingImage": "image:tag", "TrainingInputMode": "File"},
@@ -111,9 +113,10 @@ def test_shared_operations_are_split_by_resource(client: Any) -> None:
     job = "arn:aws:sagemaker:us-east-1:123456789012:training-job/a-job"
     assert sagemaker.list_tags(ResourceArn=job)["Tags"] == [{"Key": "served-by", "Value": "sagelet"}]
     tags = [{"Key": "k", "Value": "v"}]
-    model = sagemaker.create_model(ModelName="tagged", ExecutionRoleArn=ROLE, Tags=tags)["ModelArn"]
-    assert sagemaker.list_tags(ResourceArn=model)["Tags"] == tags
-    sagemaker.delete_model(ModelName="tagged")
+    experiment = sagemaker.create_experiment(ExperimentName="tagged")["ExperimentArn"]
+    sagemaker.add_tags(ResourceArn=experiment, Tags=tags)
+    assert sagemaker.list_tags(ResourceArn=experiment)["Tags"] == tags
+    sagemaker.delete_experiment(ExperimentName="tagged")
 
     logs = client("logs")
     streams = logs.describe_log_streams(logGroupName="/aws/sagemaker/TrainingJobs")["logStreams"]
@@ -171,9 +174,9 @@ def test_service_that_does_not_exist(server: Front) -> None:
 
 
 def test_operation_that_nobody_has_is_named(client: Any) -> None:
-    code, message, status = error_of(client("sagemaker").update_training_job, TrainingJobName="a-job")
+    code, message, status = error_of(client("sagemaker").delete_code_repository, CodeRepositoryName="one")
     assert (code, status) == ("UnknownOperationException", 400)
-    assert "UpdateTrainingJob" in message
+    assert "DeleteCodeRepository" in message
 
 
 def test_two_hundred_clients_at_once(server: Front, client: Any, jobs: FakeJobs) -> None:

@@ -59,7 +59,7 @@ def test_a_directory_goes_to_the_node_and_what_changes_comes_back(remote: Remote
     assert not os.path.lexists(remote.root / "opt-ml/model/outside")
     assert not list(remote.node.rglob("one/*"))
     remote.file_sync.close(remote.job.launch_id)
-    assert list(remote.world.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")) == []
+    assert list(remote.world.sagelet.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")) == []
 
 
 def test_batches_that_come_twice_or_were_sent_by_a_killed_server_change_nothing(remote: Remote) -> None:
@@ -71,7 +71,7 @@ def test_batches_that_come_twice_or_were_sent_by_a_killed_server_change_nothing(
     # Killed after it sent, before it wrote that down: the next server sends more.
     remote.state().write_text(before)
     remote.tell("TK")
-    names = [found.key for found in remote.world.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")]
+    names = [found.key for found in remote.world.sagelet.s3.objects.list(owner(ACCOUNT), staging_bucket(ACCOUNT), "")]
     assert [name.rpartition("/")[2] for name in names if "/down/" in name] == ["00000002.tar", "00000003.tar"]
     remote.collected(lambda: remote.text("run/exit.json"))
     syncing.wait(120)
@@ -100,7 +100,7 @@ def test_a_batch_that_would_leave_the_directory_ends_its_host(remote: Remote, tm
         member.size = 1
         archive.addfile(member, io.BytesIO(b"x"))
     key = f"{remote.job.launch_id}/algo-1/up/00000001.tar"
-    remote.world.s3.objects.upload(owner(ACCOUNT), made, staging_bucket(ACCOUNT), key)
+    remote.world.sagelet.s3.objects.upload(owner(ACCOUNT), made, staging_bucket(ACCOUNT), key)
     assert remote.file_sync.collect() == 1
     assert "cannot be taken" in json.loads(remote.text("run/exit.json"))["error"]
     assert not list(tmp_path.rglob("escaped"))

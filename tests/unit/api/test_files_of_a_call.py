@@ -17,8 +17,7 @@ import pytest
 import sagelet_api
 import sagelet_engine
 from sagelet_api.http.server import Server, _Gateway
-from sagelet_api.serve import Sagelet
-from sagelet_engine.base.clock import SystemClock
+from sagelet_api.serve import Sagelet, Surroundings
 from sagelet_engine.machine.runtimes import Choice
 from sagelet_engine.settings import Settings
 from support.fakes import FakeClock, FakeRuntime
@@ -65,7 +64,7 @@ def watched(data: Path) -> Iterator[tuple[Server, Passed]]:
     passed = Passed()
     threading.setprofile(passed.profile)
     try:
-        server = Sagelet(Settings(data=data, port=0), SystemClock(), Choice(FakeRuntime(FakeClock()), "a test"))
+        server = Sagelet(Settings(data=data, port=0), Surroundings(choice=Choice(FakeRuntime(FakeClock()), "a test")))
         server.start()
     finally:
         threading.setprofile(None)  # type: ignore[arg-type]

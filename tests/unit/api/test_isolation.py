@@ -156,7 +156,7 @@ def test_objects(world: ApiWorld) -> None:
     assert refusal(other.copy_object, **copy) == (403, "AccessDenied")
     assert s3.get_object(Bucket="mine-us", Key="k")["Body"].read() == b"mine"
     # Of the store that jobs use, too.
-    objects, me, they = world.s3.objects, owner(mine), owner(theirs)
+    objects, me, they = world.sagelet.s3.objects, owner(mine), owner(theirs)
     assert [info.key for info in objects.list(me, "mine-us", "")] == ["k"]
     assert not objects.has_bucket(they, "mine-us")
     with pytest.raises(SageletError):

@@ -97,7 +97,7 @@ def test_every_own_list_is_here(world: ApiWorld) -> None:
     own = {
         (service, operation)
         for service in ("sagemaker", "logs")
-        for operation, handler in world.own.tables[service].items()
+        for operation, handler in world.sagelet.own.tables[service].items()
         if not isinstance(handler, RefusedOperation) and {"NextToken", "nextToken"} & members(service, operation)
     }
     assert own - PLACES - ONE_PAGE == LISTS.keys()

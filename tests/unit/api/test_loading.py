@@ -10,10 +10,10 @@ import pytest
 BOTH_AT_ONCE = """
 import threading
 import time
-from sagelet_api.control.endpoints import control_app
+from sagelet_api.control.endpoints import ControlApp
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.control.throttling import Throttling
-from support.fake_jobs import FakeEngine
+from unittest.mock import MagicMock
 
 environ = {ENVIRON}
 
@@ -22,7 +22,7 @@ threading.Thread(target=bridge.process.app).start()
 while "werkzeug" not in sys.modules:
     time.sleep(0.0001)
 answers = []
-body = b"".join(control_app(FakeEngine(), Throttling())(environ, lambda status, *_rest: answers.append(status)))
+body = b"".join(ControlApp(MagicMock(), Throttling())(environ, lambda status, *_rest: answers.append(status)))
 assert answers == ["404 NOT FOUND"], (answers, body)
 assert bridge.process.backend("events") is not None
 """

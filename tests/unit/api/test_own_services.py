@@ -1,6 +1,7 @@
 """A new operation, and a new page, is announced to people and to the server."""
 
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -20,17 +21,17 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def world(tmp_path: Path, bridge: MotoBridge) -> ApiWorld:
-    return ApiWorld(tmp_path, bridge)
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        yield running
 
 
 def test_pages_name_every_operation_of_sagemaker_that_sagelet_answers(world: ApiWorld) -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     known = set(re.findall(r"\w+", text))
-    table = world.own.tables["sagemaker"]
+    table = world.sagelet.own.tables["sagemaker"]
     answered = {name for name, one in table.items() if not isinstance(one, RefusedOperation)}
     assert answered - known == set()
-    world.engine.close()
 
 
 def test_every_blueprint_of_the_pages_is_in_the_app() -> None:

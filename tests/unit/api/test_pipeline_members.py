@@ -47,7 +47,7 @@ def test_the_page_is_what_the_program_makes() -> None:
 def test_every_operation_on_pipelines_has_its_table_and_is_sagelet_s(world: ApiWorld) -> None:
     about_pipelines = {name for name in MODEL.operation_names if "Pipeline" in name}
     assert about_pipelines == {*OPERATIONS}
-    assert about_pipelines <= world._application._services["sagemaker"].keys()
+    assert about_pipelines <= world.sagelet.own.tables["sagemaker"].keys()
 
 
 @pytest.mark.parametrize("row", [row for name in OPERATIONS for row in rows(name) if row.verdict == "honoured"])

@@ -153,7 +153,7 @@ def test_a_copy_has_pipelines_and_executions_and_goes_on(world: ApiWorld, tmp_pa
     end(world, "one")
     job = str(until(lambda: next((one for one in jobs(world) if "-two-" in one), None)))
     until(lambda: world.job(job).launched)
-    world.engine.close()
+    world.close()
     export_data(world.settings.data, tmp_path / "saved.tar")
     (tmp_path / "copy").mkdir()
     import_data(tmp_path / "saved.tar", tmp_path / "copy" / "data")
@@ -181,7 +181,7 @@ def test_a_copy_has_pipelines_and_executions_and_goes_on(world: ApiWorld, tmp_pa
 def test_a_check_finds_a_record_that_cannot_be_read(world: ApiWorld, tmp_path: Path, damage: str, says: str) -> None:
     arn = run(world, definition(fail("end", "x")))
     until(lambda: status(world, arn) == "Failed")
-    world.engine.close()
+    world.close()
     data = world.settings.data
     assert check_data(data, ACCOUNT, REGION).sound
     with closing(sqlite3.connect(data / "sagelet.db")) as db, db:

@@ -47,7 +47,9 @@ class Unstarted(ApiWorld):
         self._accounts = itertools.count(100_000_000_000)
 
     def boot(self) -> Engine:
-        return self.unstarted()
+        sagelet = self.compose()
+        sagelet.server.start()
+        return sagelet.engine
 
     def new_account(self) -> str:
         """Each example has an account of its own, so that names may come again."""

@@ -9,8 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from sagelet_api.serve import Sagelet
-from sagelet_engine.base.clock import SystemClock
+from sagelet_api.serve import Sagelet, Surroundings
 from sagelet_engine.machine.runtimes import Choice
 from sagelet_engine.settings import Settings
 from support.fakes import FakeClock, FakeRuntime
@@ -47,7 +46,7 @@ INVENTORY = {
 @contextmanager
 def served(data: Path) -> Iterator[boto3.Session]:
     """A server whose process has just started: what is only in memory is gone."""
-    server = Sagelet(Settings(data=data, port=0), SystemClock(), Choice(FakeRuntime(FakeClock()), "a test"))
+    server = Sagelet(Settings(data=data, port=0), Surroundings(choice=Choice(FakeRuntime(FakeClock()), "a test")))
     server.forget_others()
     server.start()
     try:

@@ -11,6 +11,8 @@ from sagelet_api.protocol.calls import HEADERS, parse_call
 from support.fake_jobs import FakeJobs
 from support.front import Front
 
+pytestmark = pytest.mark.usefixtures("jobs")
+
 SIGNED = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/sagemaker/aws4_request, Signature=0",
     "X-Amz-Target": "SageMaker.StopTrainingJob",

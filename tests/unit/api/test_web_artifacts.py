@@ -130,7 +130,7 @@ def page(world: ApiWorld, path: str, status: int = 200) -> str:
 def test_objects_are_browsed_folder_by_folder(world: ApiWorld) -> None:
     for key in ("a/1.txt", "a/b/2.txt", "a/b/3.txt", "a!.txt", "a0", "c.txt"):
         put(world, key, b"x")
-    catalog = world.s3.store.catalog
+    catalog = world.sagelet.s3.store.catalog
     entries, more = objects_at(catalog, S3Uri("out", ""), "", 10)
     assert ([entry.name for entry in entries], more) == (["a!.txt", "a/", "a0", "c.txt"], "")
     seen: list[str] = []

@@ -12,13 +12,11 @@ import click
 import command_line
 import pytest
 import settings_page
-from flask import Flask
 
 import sagelet_api.cli
 from sagelet_api.cli.main import main
 from sagelet_api.cli.up_options import OPTIONS, settings_of
 from sagelet_api.control import health
-from sagelet_api.control.endpoints import create_app
 from sagelet_api.serve import Sagelet
 from sagelet_engine.settings import RuntimeChoice, Settings
 
@@ -106,19 +104,12 @@ def test_every_environment_variable_is_documented() -> None:
     assert used <= known
 
 
-def test_every_control_endpoint_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    apps: list[Flask] = []
-
-    def made(engine: object, throttling: object, *parts: object) -> object:
-        apps.append(create_app(engine, throttling, *(part() for part in parts)))  # type: ignore[arg-type, operator]
-        return apps[0]
-
-    monkeypatch.setattr("sagelet_api.serve.control_app", made)
+def test_every_control_endpoint_is_documented(tmp_path: Path) -> None:
     server = Sagelet(Settings(data=tmp_path, port=0, runtime=RuntimeChoice.PROCESS))
-    server.engine.close()
+    server.stop()
     there = {
         f"{method} {rule.rule}"
-        for rule in apps[0].url_map.iter_rules()
+        for rule in server.control.flask().url_map.iter_rules()
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
         if rule.rule.startswith("/_sagelet/")
     }

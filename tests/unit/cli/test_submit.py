@@ -327,7 +327,7 @@ def test_ctrl_c_ends_an_upload_without_a_word(
     # A process in the background of a shell ignores it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    aws = Aws(Server(world._front.endpoint, tmp_path, ACCOUNT, REGION))
+    aws = Aws(Server(world.endpoint, tmp_path, ACCOUNT, REGION))
     # The library that signs a body says so if it cannot read on, but only if it reads just then.
     signed: set[bytes] = set()
     aws._client("s3").meta.events.register(

@@ -11,12 +11,9 @@ import pytest
 
 from sagelet_engine.base.database import NewerSchema, StoreUnavailable
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.engine import Engine
 from sagelet_engine.execution.job_context import Detached
 from sagelet_engine.model.job import JobStatus, SecondaryStatus
-from sagelet_engine.model.principal import allow_all
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.settings import Settings
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.schema import MIGRATIONS
@@ -302,19 +299,10 @@ def test_an_engine_that_cannot_start_frees_the_data_directory(world: World, tmp_
         with sqlite3.connect(world.settings.data / "sagelet.db") as db:
             db.execute("PRAGMA user_version = 99")
         db.close()
-    settings = Settings(data=world.settings.data, image_rules=rules)
     with pytest.raises(NewerSchema if broken == "schema" else SettingsError) as caught:
-        Engine(
-            settings,
-            runtime=world.runtime,
-            objects=world.objects,
-            metrics=world.metrics,
-            statuses=world.statuses,
-            clock=world.clock,
-            authorize=allow_all,
-        )
+        world.unstarted(image_rules=rules)
     assert caught.value
-    lock_directory(settings.data).close()
+    lock_directory(world.settings.data).close()
     assert open_files(tmp_path) == []
     if broken == "schema":
         with sqlite3.connect(world.settings.data / "sagelet.db") as db:

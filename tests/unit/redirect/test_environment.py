@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sagelet_api.app import Application
-from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.cli.main import main
-from sagelet_api.control.endpoints import control_app
-from sagelet_api.control.throttling import Throttling
-from sagelet_api.http.server import Server
 from sagelet_api.redirect.environment import NO_AUTHORITY, SITE, changed, redirection
 from sagelet_api.services.moto.bridge import MotoBridge
-from support.fake_jobs import FakeEngine, FakeJobs
+from support.api_world import ApiWorld
 
 ENDPOINT = "http://127.0.0.1:4599"
 SAGELET = str(Path(sys.executable).with_name("sagelet"))
@@ -156,11 +151,8 @@ def test_a_wrong_option_is_named(options: list[str], named: str) -> None:
 
 
 @pytest.fixture
-def endpoint() -> Iterator[str]:
-    throttling = Throttling()
-    control = control_app(FakeEngine(), throttling)
-    app = Application(RequestGuard(), control, throttling.checks(), FakeJobs().services(), MotoBridge().requests.wsgi)
-    with Server(app, "127.0.0.1", 0) as server:
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    with ApiWorld(tmp_path / "world", MotoBridge()) as server:
         yield server.endpoint
 
 

@@ -13,15 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_api.app import Application
-from sagelet_api.auth.request_guard import RequestGuard
-from sagelet_api.control.endpoints import control_app
-from sagelet_api.control.throttling import Throttling
-from sagelet_api.http.server import Server
 from sagelet_api.protocol.calls import Environ, StartResponse, WsgiApp
 from sagelet_api.services.moto.bridge import MotoBridge
+from support.api_world import ApiWorld
 from support.fake_aws import FakeAws
-from support.fake_jobs import FakeEngine, FakeJobs
+from support.front import front
 
 SAGELET = str(Path(sys.executable).with_name("sagelet"))
 REAL = ("AKIAREALREALREALREAL", "real-secret", "real-token", "real-bearer", "real-sso")
@@ -88,11 +84,11 @@ def received() -> list[str]:
 
 
 @pytest.fixture
-def endpoint(received: list[str]) -> Iterator[str]:
-    throttling = Throttling()
-    control = control_app(FakeEngine(), throttling)
-    app = Application(RequestGuard(), control, throttling.checks(), FakeJobs().services(), MotoBridge().requests.wsgi)
-    with Server(_noting(app, received), "127.0.0.1", 0) as server:
+def endpoint(tmp_path: Path, received: list[str]) -> Iterator[str]:
+    with (
+        ApiWorld(tmp_path / "world", MotoBridge()) as world,
+        front(_noting(world.sagelet.application, received)) as server,
+    ):
         yield server.endpoint
 
 
