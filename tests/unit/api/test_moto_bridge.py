@@ -65,9 +65,13 @@ def test_logs_and_models(client: Any) -> None:
 
 
 def test_what_moto_lacks_is_an_error_of_the_protocol(client: Any) -> None:
-    policy = {"PolicySourceArn": "arn:aws:iam::123456789012:role/r", "ActionNames": ["s3:GetObject"]}
     for call, parameters, code, name in (
-        (client("iam").simulate_principal_policy, policy, "NotImplemented", "SimulatePrincipalPolicy"),
+        (
+            client("iam").generate_organizations_access_report,
+            {"EntityPath": "o-a1b2c3d4e5/r-a1b2/ou-a1b2-a1b2c3d4"},
+            "NotImplemented",
+            "GenerateOrganizationsAccessReport",
+        ),
         (client("logs").get_transformer, {"logGroupIdentifier": "x"}, "UnknownOperationException", "GetTransformer"),
         (client("cloudwatch").describe_anomaly_detectors, {}, "UnknownOperationException", "DescribeAnomalyDetectors"),
     ):

@@ -17,6 +17,8 @@ from sagelet_engine.hub import access
 from support.front import Front
 from support.server import until
 
+pytestmark = pytest.mark.usefixtures("jobs")
+
 LINE = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+) (\d+\.\d) ms (\S+)")
 
 

@@ -158,7 +158,7 @@ def test_who_is_not_logged_in_sees_the_login_alone(locked: ApiWorld) -> None:
 
 def test_a_link_opens_once(locked: ApiWorld) -> None:
     locked.waiting_job("my-job")
-    link = f"{LOGIN}?token={locked.sessions.link()}"
+    link = f"{LOGIN}?token={locked.sagelet.sessions.link()}"
     entered = locked.page(link)
     assert (entered.status, entered.headers["Location"]) == (303, "/")
     assert b"my-job" in locked.page("/", Cookie=cookie(entered)).data
