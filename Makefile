@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that the tests are dealt to, a file at a time.
-TEST_WORKERS ?= 2
+# Processes that the tests are dealt to, a file at a time: one more than CPUs, since tests also wait. Each takes 2 GB.
+TEST_WORKERS ?= $(shell cpus=$$(nproc 2>/dev/null || echo 2); echo $$((cpus < 6 ? cpus + 1 : 6)))
 
 .PHONY: help check setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs lint format
 .PHONY: period truth bench soak doctor-scripts notebooks release screenshots clean

@@ -21,11 +21,13 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.cli.exit_codes import ERROR
+from sagelet_api.cli.kind_rows import described as job_of
+from sagelet_api.cli.kinds import Job, JobName
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, show_rows
 from sagelet_api.cli.suggestions import Suggesting
 from sagelet_api.cli.text import echo_json, iso, one_line, say, size
-from sagelet_api.cli.training_jobs import Job, JobName, describe
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.base import nofollow, tarballs
@@ -76,13 +78,13 @@ def artifacts() -> None:
 
 
 @artifacts.command()
-@click.argument("job", type=JobName())
+@click.argument("job", type=JobName(TRAINING))
 @json_option
 @server_options
 def ls(job: str, as_json: bool, server: Server) -> None:
     """List what a job left in S3."""
     aws = Aws(server)
-    described = describe(aws, server, job)
+    described = job_of(TRAINING, aws, server, job)
     found = list(_artifacts(aws, described))
     if as_json:
         echo_json([{"kind": one.kind, "uri": one.uri, "bytes": one.size, "modified": one.modified} for one in found])
@@ -93,7 +95,7 @@ def ls(job: str, as_json: bool, server: Server) -> None:
 
 
 @artifacts.command()
-@click.argument("job", type=JobName())
+@click.argument("job", type=JobName(TRAINING))
 @click.option(
     "--to",
     "directory",
@@ -127,7 +129,7 @@ def get(
     is left out, and so is an archive with such a member (--unpack). The others are downloaded, and the exit code is 1.
     """
     aws = Aws(server)
-    described = describe(aws, server, job)
+    described = job_of(TRAINING, aws, server, job)
     found = [one for one in _artifacts(aws, described) if not kinds or one.kind in kinds]
     if not found:
         raise SageletError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sagelet_api.cli.control_client import ServerRefused, unreachable
+from sagelet_api.protocol.aws_errors import MISSING_HEADER
 from sagelet_api.protocol.members import Output
 from sagelet_api.redirect.environment import SECRET
 from sagelet_api.servers.server import Server
@@ -66,7 +67,8 @@ class Aws:
             except ClientError as error:
                 code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
                 if code != "ThrottlingException" or not left:
-                    raise ServerRefused(f"{code}: {message}{_remedy(code)}", code) from error
+                    missing = MISSING_HEADER in error.response["ResponseMetadata"].get("HTTPHeaders", ())
+                    raise ServerRefused(f"{code}: {message}{_remedy(code)}", code, missing=missing) from error
                 time.sleep(_PAUSE)
             except BotoCoreError as error:
                 raise unreachable(self._server, error, untrusted=isinstance(error, SSLError)) from error

@@ -21,9 +21,10 @@ from sagelet_api.cli.batch_search import (
     speed_of,
 )
 from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.kinds import Job, NoSuchJob
 from sagelet_api.cli.submission import COMPILE
 from sagelet_api.cli.text import say, until_reader_ends
-from sagelet_api.cli.training_jobs import ENDED, Job, NoSuchJob, describe
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.wait import EVERY, Progress
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
@@ -141,7 +142,7 @@ class Runner:
             name = f"{self.plan.name}-{NAMES[compiled]}-{size}{repeat}"
             request = probe_request(self.plan, name, size, compiled=compiled)
             try:
-                earlier = describe(self.aws, self.server, name)
+                earlier = TRAINING.describe(self.aws, self.server, name)
             except NoSuchJob:
                 return name, request
             if earlier.get("HyperParameters") != request["HyperParameters"]:
@@ -151,7 +152,7 @@ class Runner:
         raise ProbeFailed(f"Every probe of {self.plan.name} for a batch of {size} was stopped: give another --name")
 
     def _ended(self, name: str) -> Job:
-        while (job := describe(self.aws, self.server, name))["TrainingJobStatus"] not in ENDED:
+        while not TRAINING.has_ended(job := TRAINING.describe(self.aws, self.server, name)):
             self.progress.tell(self.server, [job])
             time.sleep(EVERY)
         return job
@@ -166,7 +167,7 @@ class Runner:
 
     def _asked(self, name: str, what: str) -> Mapping[str, Any] | None:
         try:
-            return ask(self.server, "GET", self.server.job_path(name, what))
+            return ask(self.server, "GET", self.server.job_path("jobs", name, what))
         except ServerRefused as refused:
             if refused.code != "404":
                 raise

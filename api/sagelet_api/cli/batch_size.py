@@ -22,13 +22,14 @@ from sagelet_api.cli.batch_search import (
     whole,
 )
 from sagelet_api.cli.batch_table import GIB, show
+from sagelet_api.cli.kinds import JobName
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.quantities import Size
 from sagelet_api.cli.submission import pairs
 from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, existing, from_document, from_script
 from sagelet_api.cli.text import say
-from sagelet_api.cli.training_jobs import JobName, describe
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.wait import Progress
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import rule_book
@@ -47,7 +48,7 @@ _LONGEST_NAME = 47
 
 
 @click.command("batch-size")
-@click.argument("job", required=False, type=JobName())
+@click.argument("job", required=False, type=JobName(TRAINING))
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -172,7 +173,7 @@ def _request(
     if file is not None:
         request = _of_file(aws, server, file, name, given, options)
     else:
-        shown = describe(aws, server, str(job))
+        shown = TRAINING.describe(aws, server, str(job))
         members = rule_book("sagemaker").input_shape("CreateTrainingJob").members
         request = {member: value for member, value in shown.items() if member in members}
     request = {member: value for member, value in request.items() if member not in _LEFT_OUT}

@@ -10,10 +10,11 @@ import click
 from sagelet_api.cli import repeating
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.kinds import JobName
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import JobName
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.comparison import files, table
 from sagelet_api.servers.server import Server
 from sagelet_engine.comparison.payback import MOST_STEPS
@@ -22,7 +23,7 @@ from sagelet_engine.comparison.result import Comparison
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="NATIVE COMPILED [...]", type=JobName())
+@click.argument("jobs", nargs=-1, required=True, metavar="NATIVE COMPILED [...]", type=JobName(TRAINING))
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report in one file.")
 @click.option("--png", type=click.Path(file_okay=False, path_type=Path), help="Write the four pictures to a directory.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from sagelet_api.protocol.aws_errors import MISSING_HEADER
 from sagelet_api.protocol.calls import DEFAULT_REGION
 from sagelet_api.servers.server import NoServer, Server, why
 from sagelet_engine.base.errors import SageletError
@@ -23,10 +24,11 @@ _REMEDY = "Start one (`sagelet up`), or name it: --endpoint, --context"
 class ServerRefused(SageletError):
     """The server answered with an error."""
 
-    def __init__(self, message: str, code: str = "") -> None:
-        """`code`: AWS's error code, or the HTTP status."""
+    def __init__(self, message: str, code: str = "", *, missing: bool = False) -> None:
+        """`code`: AWS's error code, or the HTTP status. `missing`: what the request names does not exist."""
         super().__init__(message)
         self.code = code
+        self.missing = missing
 
 
 def ask(server: Server, method: str, path: str, body: Any = None) -> JsonObject:
@@ -41,7 +43,8 @@ def ask(server: Server, method: str, path: str, body: Any = None) -> JsonObject:
         with _opener(server).open(Request(url, content, headers, method=method), timeout=TIMEOUT_S) as response:
             answer: Any = json.load(response)
     except HTTPError as error:
-        raise ServerRefused(_explanation(error), str(error.code)) from error
+        missing = MISSING_HEADER in error.headers
+        raise ServerRefused(_explanation(error), str(error.code), missing=missing) from error
     except (OSError, HTTPException, ValueError) as error:
         untrusted = isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError)
         raise unreachable(server, error, untrusted=untrusted) from error

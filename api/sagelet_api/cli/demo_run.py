@@ -8,15 +8,16 @@ from pathlib import Path
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.control_client import ServerRefused
 from sagelet_api.cli.demo_board import Board, Row
 from sagelet_api.cli.demo_figures import Figures, Mark, Run, figures, lines, mark_in
 from sagelet_api.cli.demo_jobs import AGAIN, COMPILED, KINDS, NATIVE
 from sagelet_api.cli.exit_codes import EndedWith
+from sagelet_api.cli.kinds import Job
 from sagelet_api.cli.logs import JobLog
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import say
-from sagelet_api.cli.training_jobs import ENDED, Job, Wanted, activity, describe, find
+from sagelet_api.cli.training_jobs import TRAINING, Wanted, activity, find
 from sagelet_api.cli.wait import exit_code, outcome, said_to_run_on, until_ended
 from sagelet_api.comparison.charts import Curve, Frame, line_picture
 from sagelet_api.comparison.html import page
@@ -105,10 +106,10 @@ def _follow(aws: Aws, server: Server, kind: str, name: str, board: Board) -> tup
     with said_to_run_on([name]):
         while True:
             # All lines are stored before a status becomes terminal, so this order misses none.
-            job = describe(aws, server, name)
+            job = TRAINING.describe(aws, server, name)
             log.look()
             marks += tuple(mark for line in log.lines() if (mark := mark_in(line.text)))
-            has_ended = job["TrainingJobStatus"] in ENDED
+            has_ended = TRAINING.has_ended(job)
             board.update(kind, Row(_doing(server, job, marks), marks, has_ended))
             if has_ended:
                 return job, marks
@@ -116,13 +117,13 @@ def _follow(aws: Aws, server: Server, kind: str, name: str, board: Board) -> tup
 
 
 def _doing(server: Server, job: Job, marks: tuple[Mark, ...]) -> str:
-    if job["TrainingJobStatus"] in ENDED:
-        return str(job["TrainingJobStatus"])
+    if TRAINING.has_ended(job):
+        return TRAINING.status(job)
     return "" if marks else activity(server, job) or str(job["SecondaryStatus"])
 
 
 def _measured(server: Server, name: str, marks: tuple[Mark, ...]) -> Run:
-    total = CompilerReport.from_json(ask(server, "GET", server.job_path(name, "compiler-report"))).total
+    total = CompilerReport.from_json(TRAINING.ask(server, name, "compiler-report")).total
     return Run(name, marks, tuple(total.compiling_steps), total.cache.hits, total.cache.misses)
 
 

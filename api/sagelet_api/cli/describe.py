@@ -7,13 +7,13 @@ import click
 from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.explanation import Pairs, explanation
+from sagelet_api.cli.kind_rows import described, named
+from sagelet_api.cli.kinds import Job
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import age, boxed, console, facts, status_text
 from sagelet_api.cli.text import echo_json, iso
-from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, instances, model_of, trained_seconds
-from sagelet_api.cli.training_jobs import describe as describe_job
+from sagelet_api.cli.training_jobs import TRAINING, activity, instances, model_of, trained_seconds
 from sagelet_api.durations import lasted
 from sagelet_api.protocol.members import Output
 from sagelet_api.servers.server import Server
@@ -21,10 +21,10 @@ from sagelet_engine.base.wire import JsonObject
 
 
 @click.command()
-@click.argument("job", type=JobName())
+@named(TRAINING)
 @json_option
 @server_options
-def describe(job: str, as_json: bool, server: Server) -> None:
+def describe(name: str, as_json: bool, server: Server) -> None:
     """Show everything about a job.
 
     Shows the status and its reason, what to do about a failure, times, bill, inputs, outputs, metrics, and what the
@@ -33,15 +33,15 @@ def describe(job: str, as_json: bool, server: Server) -> None:
     job does now, and what the doctor found.
     """
     aws = Aws(server)
-    found = describe_job(aws, server, job)
-    compilation = ask(server, "GET", server.job_path(job, "compilation"))
-    findings = ask(server, "GET", server.job_path(job, "doctor"))["findings"]
+    found = described(TRAINING, aws, server, name)
+    compilation = TRAINING.ask(server, name, "compilation")
+    findings = TRAINING.ask(server, name, "doctor")["findings"]
     doing = activity(server, found)
     if as_json:
         echo_json({**found, "Sagelet": {"Compilation": compilation, "Activity": doing or None, "Findings": findings}})
         return
     out = console()
-    state = [*_state(found, doing), *explanation(findings, f"sagelet doctor {job}")]
+    state = [*_state(found, doing), *explanation(findings, f"sagelet doctor {name}")]
     out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(aws, found)]))
     if found.get("HyperParameters"):
         out.print("\n[bold]Hyperparameters[/]")
@@ -101,7 +101,7 @@ def _data(aws: Aws, job: Job) -> Pairs:
         yield f"Input {channel['ChannelName']}", _source(channel["DataSource"])
     if "CheckpointConfig" in job:
         yield "Checkpoints", job["CheckpointConfig"]["S3Uri"]
-    if model := model_of(aws, job) if job["TrainingJobStatus"] in ENDED else "":
+    if model := model_of(aws, job) if TRAINING.has_ended(job) else "":
         yield "Model", model
     elif job["TrainingJobStatus"] == "Completed":
         yield "Model", "none: nothing was saved in SM_MODEL_DIR, or it was deleted"

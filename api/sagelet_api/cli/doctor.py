@@ -11,12 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.exit_codes import DONE, ERROR
+from sagelet_api.cli.kinds import JobName
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import JobName, known
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.servers.server import Server
 from sagelet_engine.doctor.text import place
 from sagelet_engine.machine.check import Check
@@ -27,7 +27,7 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 @click.command()
-@click.argument("job", required=False, type=JobName())
+@click.argument("job", required=False, type=JobName(TRAINING))
 @json_option
 @click.pass_context
 @server_options
@@ -40,8 +40,7 @@ def doctor(context: click.Context, job: str | None, as_json: bool, server: Serve
     """
     if job is None:
         context.exit(_machine(server, as_json=as_json))
-    with known(server, job):
-        answer = ask(server, "GET", server.job_path(job, "doctor"))
+    answer = TRAINING.ask(server, job, "doctor")
     if as_json:
         echo_json(answer)
         return

@@ -3,14 +3,15 @@
 import click
 
 from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.kind_rows import named
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import JobName, known
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.servers.server import Server
 
 
 @click.command()
-@click.argument("name", metavar="JOB", type=JobName())
+@named(TRAINING)
 @click.argument("words", nargs=-1)
 @click.option("--clear", is_flag=True, help="Remove the job's faults.")
 @json_option
@@ -31,14 +32,12 @@ def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server:
     """
     if words and clear:
         raise click.UsageError("Give either WORDS or --clear")
-    path = server.job_path(name, "faults")
-    with known(server, name):
-        if clear:
-            answer = ask(server, "DELETE", path)
-        elif words:
-            answer = ask(server, "PUT", path, {"faults": " ".join(words)})
-        else:
-            answer = ask(server, "GET", path)
+    if clear:
+        answer = TRAINING.ask(server, name, "faults", "DELETE")
+    elif words:
+        answer = TRAINING.ask(server, name, "faults", "PUT", {"faults": " ".join(words)})
+    else:
+        answer = TRAINING.ask(server, name, "faults")
     if as_json:
         echo_json(answer)
         return

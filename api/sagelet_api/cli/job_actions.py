@@ -1,12 +1,14 @@
-"""`sagelet stop`, `sagelet interrupt` and `sagelet delete`."""
+"""`sagelet stop`, `sagelet interrupt` and `sagelet delete`, and the first and the last for other kinds of jobs."""
 
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.kind_rows import described, named
+from sagelet_api.cli.kinds import Job, Kind
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import ENDED, Job, JobName, describe, known
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 
@@ -15,43 +17,72 @@ class NotEnded(SageletError):
     """A running job cannot be deleted."""
 
 
-@click.command()
-@click.argument("names", metavar="JOB...", nargs=-1, required=True, type=JobName())
-@json_option
-@server_options
-def stop(names: tuple[str, ...], as_json: bool, server: Server) -> None:
-    """Stop running jobs.
+def stop_command(kind: Kind, how: str = "") -> click.Command:
+    """Returns the command that stops jobs of a kind. `how`: what else its help says."""
 
-    Does what StopTrainingJob does: SIGTERM, 120 s of grace (`sagelet up --stop-grace`), SIGKILL, then an upload of the
-    results so far. Returns at once; `sagelet wait JOB` waits for the end. A job that has ended already is left as it
-    is.
-    """
-    aws, states = Aws(server), []
-    for name in names:
-        job = _stopped(aws, server, name)
-        states.append({"TrainingJobName": name, "TrainingJobStatus": job["TrainingJobStatus"]})
-        if not as_json:
-            click.echo(f"{name}: {job['TrainingJobStatus']}")
-    if as_json:
-        echo_json(states)
+    @click.command("stop", help=f"Stop running {kind.words}s.\n\n{how}A job that has ended already is left as it is.")
+    @named(kind, several=True)
+    @json_option
+    @server_options
+    def stop(names: tuple[str, ...], as_json: bool, server: Server) -> None:
+        aws, states = Aws(server), []
+        for name in names:
+            status = kind.status(stopped(kind, aws, server, name))
+            states.append({f"{kind.noun}Name": name, f"{kind.noun}Status": status})
+            if not as_json:
+                click.echo(f"{name}: {status}")
+        if as_json:
+            echo_json(states)
+
+    return stop
 
 
-def _stopped(aws: Aws, server: Server, name: str) -> Job:
-    job = describe(aws, server, name)
-    if job["TrainingJobStatus"] in ENDED:
+def stopped(kind: Kind, aws: Aws, server: Server, name: str) -> Job:
+    """Stops a job that has not ended, and returns it. Raises NoSuchJob, ServerRefused, NoServer."""
+    job = described(kind, aws, server, name)
+    if kind.has_ended(job):
         return job
     try:
-        aws.call("sagemaker", "stop_training_job", TrainingJobName=name)
+        kind.call(aws, "stop", name)
     except ServerRefused:
         # It may have ended in between.
-        if (job := describe(aws, server, name))["TrainingJobStatus"] not in ENDED:
+        if not kind.has_ended(job := kind.describe(aws, server, name)):
             raise
         return job
-    return describe(aws, server, name)
+    return kind.describe(aws, server, name)
+
+
+def delete_command(kind: Kind, what_stays: str) -> click.Command:
+    """Returns the command that deletes jobs of a kind. `what_stays`: a sentence for its help."""
+
+    @click.command("delete", help=f"Delete {kind.words}s that have ended.\n\n{what_stays}")
+    @named(kind, several=True)
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    @json_option
+    @server_options
+    def delete(names: tuple[str, ...], yes: bool, as_json: bool, server: Server) -> None:
+        aws = Aws(server)
+        for name in names:
+            job = described(kind, aws, server, name)
+            if not kind.has_ended(job):
+                raise NotEnded(
+                    f"{name} is {kind.status(job)}: stop it first (`{kind.command} stop {name}`); nothing was deleted"
+                )
+        if not yes:
+            what = names[0] if len(names) == 1 else f"{len(names)} jobs"
+            click.confirm(f"Delete {what}{', with logs and metrics' if kind.hosts else ''}?", abort=True, err=True)
+        for name in names:
+            kind.call(aws, "delete", name)
+            if not as_json:
+                click.echo(f"{name}: deleted")
+        if as_json:
+            echo_json([{f"{kind.noun}Name": name, "Deleted": True} for name in names])
+
+    return delete
 
 
 @click.command()
-@click.argument("name", metavar="JOB", type=JobName())
+@named(TRAINING)
 @json_option
 @server_options
 def interrupt(name: str, as_json: bool, server: Server) -> None:
@@ -59,35 +90,16 @@ def interrupt(name: str, as_json: bool, server: Server) -> None:
 
     The job gets SIGTERM, the grace period and a last sync of checkpoints. Then it starts again.
     """
-    with known(server, name):
-        answer = ask(server, "POST", server.job_path(name, "interrupt"))
+    answer = TRAINING.ask(server, name, "interrupt", "POST")
     if as_json:
         echo_json(answer)
         return
     click.echo(f"{name}: {answer['SecondaryStatus']} in its attempt {answer['Attempt']}")
 
 
-@click.command()
-@click.argument("names", metavar="JOB...", nargs=-1, required=True, type=JobName())
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@server_options
-def delete(names: tuple[str, ...], yes: bool, as_json: bool, server: Server) -> None:
-    """Delete jobs that have ended.
-
-    Their logs, metrics and files go with them; what they put into S3 stays.
-    """
-    aws = Aws(server)
-    for name in names:
-        status = describe(aws, server, name)["TrainingJobStatus"]
-        if status not in ENDED:
-            raise NotEnded(f"{name} is {status}: stop it first (`sagelet stop {name}`); nothing was deleted")
-    if not yes:
-        what = names[0] if len(names) == 1 else f"{len(names)} jobs"
-        click.confirm(f"Delete {what}, with logs and metrics?", abort=True, err=True)
-    for name in names:
-        aws.call("sagemaker", "delete_training_job", TrainingJobName=name)
-        if not as_json:
-            click.echo(f"{name}: deleted")
-    if as_json:
-        echo_json([{"TrainingJobName": name, "Deleted": True} for name in names])
+stop = stop_command(
+    TRAINING,
+    "Does what StopTrainingJob does: SIGTERM, 120 s of grace (`sagelet up --stop-grace`), SIGKILL, then an upload of "
+    "the results so far. Returns at once; `sagelet wait JOB` waits for the end. ",
+)
+delete = delete_command(TRAINING, "Their logs, metrics and files go with them; what they put into S3 stays.")

@@ -15,15 +15,16 @@ from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.kind_rows import described, named
+from sagelet_api.cli.kinds import Job, Kind
 from sagelet_api.cli.options import server_options
 from sagelet_api.cli.output import console
-from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
-from sagelet_api.cli.wait import in_words, said_to_run_on
+from sagelet_api.cli.text import say
+from sagelet_api.cli.training_jobs import TRAINING
+from sagelet_api.cli.wait import outcome, said_to_run_on
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
-from sagelet_engine.model.job import JobKind
 
-GROUP = JobKind.TRAINING.log_group
 #: Seconds between looks for new lines.
 EVERY = 0.5
 #: The most lines that GetLogEvents returns at once.
@@ -70,9 +71,9 @@ class Stream:
 class JobLog:
     """All existing streams of a job."""
 
-    def __init__(self, aws: Aws, job: str, host: int | None, tail: int | None, group: str = GROUP) -> None:
+    def __init__(self, aws: Aws, job: str, host: int | None, tail: int | None, kind: Kind = TRAINING) -> None:
         self._aws = aws
-        self._group = group
+        self.kind = kind
         self._prefix = f"{job}/" if host is None else f"{job}/algo-{host}-"
         self._tail = tail
         self.host = host
@@ -82,7 +83,7 @@ class JobLog:
         """Adds new streams, of hosts and attempts."""
         try:
             pages = self._aws.pages(
-                "logs", "describe_log_streams", logGroupName=self._group, logStreamNamePrefix=self._prefix
+                "logs", "describe_log_streams", logGroupName=self.kind.log_group, logStreamNamePrefix=self._prefix
             )
             names = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
         except ServerRefused as refused:
@@ -92,7 +93,7 @@ class JobLog:
             return
         for name in names:
             if name not in self.streams:
-                self.streams[name] = Stream(self._aws, self._group, name, self._tail)
+                self.streams[name] = Stream(self._aws, self.kind.log_group, name, self._tail)
 
     def lines(self) -> Iterator[Line]:
         """Yields new lines of all hosts, in the order of time."""
@@ -154,48 +155,58 @@ class Printer:
         return f"{stamp}{line.host}: " if several else stamp
 
 
-@click.command()
-@click.argument("name", metavar="JOB", type=JobName())
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--host", type=click.IntRange(min=1), help="Only the host algo-N.")
-@click.option("--tail", type=click.IntRange(1, PAGE), help="Begin with this many last lines of each host.")
-@click.option("-t", "--timestamps", is_flag=True, help="Print the time (UTC) of each line before it.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line: timestamp (ms), host, message.")
-@server_options
-def logs(
-    name: str, follow: bool, host: int | None, tail: int | None, timestamps: bool, as_json: bool, server: Server
-) -> None:
-    """Print the log of a job.
+def logs_command(kind: Kind) -> click.Command:
+    """Returns the command that prints the log of a job of a kind."""
 
-    Prints the lines of all hosts in the order of time, with the host before each line if there are several hosts.
-    """
-    aws = Aws(server)
-    job = describe(aws, server, name)
-    hosts = _host_count(job)
-    if host is not None and host > hosts:
-        raise click.BadParameter(f"{name} has {hosts} host{'s' if hosts > 1 else ''}", param_hint="--host")
-    printer = Printer(console(), as_json=as_json, timestamps=timestamps)
-    job, seen = print_log(aws, server, job, JobLog(aws, name, host, tail), printer, follow=follow)
-    if not seen:
-        click.echo(f"{name} ({job['SecondaryStatus']}) has printed nothing", err=True)
-    elif follow:
-        click.echo(f"{name}: {job['TrainingJobStatus']}", err=True)
+    @click.command("logs", help=_help(kind))
+    @named(kind)
+    @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+    @click.option("--host", type=click.IntRange(min=1), help="Only the host algo-N.")
+    @click.option("--tail", type=click.IntRange(1, PAGE), help="Begin with this many last lines of each host.")
+    @click.option("-t", "--timestamps", is_flag=True, help="Print the time (UTC) of each line before it.")
+    @click.option("--json", "as_json", is_flag=True, help="A JSON object a line: timestamp (ms), host, message.")
+    @server_options
+    def logs(
+        name: str, follow: bool, host: int | None, tail: int | None, timestamps: bool, as_json: bool, server: Server
+    ) -> None:
+        aws = Aws(server)
+        job = described(kind, aws, server, name)
+        hosts = _host_count(kind, job)
+        if host is not None and host > hosts:
+            raise click.BadParameter(f"{name} has {hosts} host{'s' if hosts > 1 else ''}", param_hint="--host")
+        printer = Printer(console(), as_json=as_json, timestamps=timestamps)
+        log = JobLog(aws, name, host, tail, kind)
+        job, seen = print_log(aws, server, job, log, printer, follow=follow)
+        if not seen:
+            click.echo(f"{name} ({kind.state(job)}) has printed nothing", err=True)
+        elif follow:
+            say(outcome(aws, job, kind) if kind is not TRAINING else f"{name}: {kind.status(job)}", err=True)
+
+    return logs
+
+
+def _help(kind: Kind) -> str:
+    return (
+        f"Print the log of a {kind.words}.\n\nPrints the lines of all hosts in the order of time, with the host before "
+        "each line if there are several hosts."
+    )
 
 
 def print_log(aws: Aws, server: Server, job: Job, log: JobLog, printer: Printer, *, follow: bool) -> tuple[Job, bool]:
     """Prints the log, with `follow` to its end. Returns the job at the time of reading, and whether anything was
     printed.
     """
-    name = job["TrainingJobName"]
-    several = _host_count(job) > 1 and log.host is None
+    kind = log.kind
+    name = kind.name(job)
+    several = _host_count(kind, job) > 1 and log.host is None
     try:
         seen = _print(printer, log, several)
         # All lines are stored before a status becomes terminal, so a later read finds all of them.
-        with said_to_run_on([name] if follow else []):
-            while follow and job["TrainingJobStatus"] not in ENDED:
-                printer.tell(in_words(job, activity(server, job)))
+        with said_to_run_on([name] if follow else [], kind):
+            while follow and not kind.has_ended(job):
+                printer.tell(kind.doing(server, job))
                 time.sleep(EVERY)
-                job = describe(aws, server, name)
+                job = described(kind, aws, server, name)
                 seen = _print(printer, log, several) or seen
     finally:
         printer.close()
@@ -207,6 +218,9 @@ def _print(printer: Printer, log: JobLog, several: bool) -> bool:
     return printer.write(log.lines(), several)
 
 
-def _host_count(job: Job) -> int:
-    config = job["ResourceConfig"]
-    return sum(group["InstanceCount"] for group in config.get("InstanceGroups") or [config])
+def _host_count(kind: Kind, job: Job) -> int:
+    assert kind.hosts is not None, f"{kind.words}s have no log"
+    return kind.hosts(job)
+
+
+logs = logs_command(TRAINING)

@@ -9,11 +9,11 @@ import click
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask_health
+from sagelet_api.cli.kind_rows import KINDS
+from sagelet_api.cli.kinds import JobName, Kind
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import JobName, NoSuchJob, describe, is_processing
-from sagelet_api.cli.tuning_jobs import NoSuchTuningJob, names_from
-from sagelet_api.cli.tuning_jobs import describe as describe_tuning
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.servers.server import Server
 from sagelet_api.web import PREFIX
 
@@ -21,20 +21,8 @@ from sagelet_api.web import PREFIX
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
 
 
-class _Opened(JobName):
-    """A training job or a tuning job; completed from both."""
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list["click.shell_completion.CompletionItem"]:
-        from click.shell_completion import CompletionItem
-
-        tunings = [CompletionItem(name) for name in names_from(ctx, incomplete)]
-        return super().shell_complete(ctx, param, incomplete) + tunings
-
-
 @click.command("open")
-@click.argument("job", required=False, type=_Opened())
+@click.argument("job", required=False, type=JobName(*KINDS))
 @json_option
 @server_options
 def open_(job: str | None, as_json: bool, server: Server) -> None:
@@ -44,7 +32,7 @@ def open_(job: str | None, as_json: bool, server: Server) -> None:
     prints the address.
     """
     health = ask_health(server)
-    url = page_of(server, job, "jobs" if job is None else _kind(server, job))
+    url = page_of(server, job, TRAINING if job is None else _kind(server, job))
     if as_json:
         echo_json({"url": url})
         return
@@ -55,28 +43,19 @@ def open_(job: str | None, as_json: bool, server: Server) -> None:
         click.echo("This machine has no browser: open the address in yours", err=True)
 
 
-def _kind(server: Server, name: str) -> str:
-    """Returns the part of the address for a training job, or else for a tuning or processing job of this name.
-
-    Raises NoSuchJob.
-    """
+def _kind(server: Server, name: str) -> Kind:
+    """Returns the kind that has a job of this name. Raises NoSuchJob."""
     aws = Aws(server)
-    try:
-        describe(aws, server, name)
-    except NoSuchJob as missing:
-        try:
-            describe_tuning(aws, server, name)
-        except NoSuchTuningJob:
-            if is_processing(aws, name):
-                return "processing"
-            raise missing from None
-        return "tuning"
-    return "jobs"
+    for kind in KINDS:
+        if kind.exists(aws, name):
+            return kind
+    TRAINING.describe(aws, server, name)
+    return TRAINING
 
 
-def page_of(server: Server, job: str | None, kind: str = "jobs") -> str:
+def page_of(server: Server, job: str | None, kind: Kind = TRAINING) -> str:
     query = urlencode({"account": server.account, "region": server.region})
-    path = f"{PREFIX}/" if job is None else f"{PREFIX}/{kind}/{quote(job, safe='')}"
+    path = f"{PREFIX}/" if job is None else f"{PREFIX}/{kind.path}/{quote(job, safe='')}"
     return f"{server.endpoint}{path}?{query}"
 
 

@@ -1,35 +1,27 @@
 """`sagelet pipelines`: pipelines, their executions and the steps of these."""
 
-import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused
-from sagelet_api.cli.exit_codes import FAILED, STOPPED
-from sagelet_api.cli.logs import EVERY
+from sagelet_api.cli.executions import EXECUTION, LISTS, arn_of, executions_of, label
+from sagelet_api.cli.job_actions import stopped
+from sagelet_api.cli.kinds import known
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
-from sagelet_api.cli.text import echo_json, iso, say
+from sagelet_api.cli.text import echo_json, iso, say, until_reader_ends
+from sagelet_api.cli.wait import exit_code, until_ended
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.model.arns import arn
 
 #: A PipelineSummary, a PipelineExecutionSummary or a PipelineExecutionStep.
 Shown = Mapping[str, Any]
-#: Statuses of an execution that has ended.
-ENDED = frozenset({"Succeeded", "Failed", "Stopped"})
-
-
-class NoSuchPipeline(SageletError):
-    """The pipeline or the execution does not exist, or the pipeline was never started."""
 
 
 class NotAParameter(SageletError):
@@ -40,12 +32,6 @@ _PIPELINES: Sequence[Column[Shown]] = (
     Column("NAME", lambda one: one["PipelineName"]),
     Column("CREATED", lambda one: age(one["CreationTime"]), plain=lambda one: iso(one["CreationTime"]), optional=1),
     Column("LAST STARTED", lambda one: age(one["LastExecutionTime"]) if "LastExecutionTime" in one else "never"),
-)
-_EXECUTIONS: Sequence[Column[Shown]] = (
-    Column("EXECUTION", lambda one: _name_of(one["PipelineExecutionArn"])),
-    Column("STATUS", lambda one: status_text(one["PipelineExecutionStatus"])),
-    Column("STARTED", lambda one: age(one["StartTime"]), plain=lambda one: iso(one["StartTime"])),
-    Column("REASON", lambda one: one.get("PipelineExecutionFailureReason"), optional=1),
 )
 _STEPS: Sequence[Column[Shown]] = (
     Column("STEP", lambda step: step["StepName"]),
@@ -86,11 +72,11 @@ def list_(as_json: bool, server: Server) -> None:
 @server_options
 def executions(name: str, as_json: bool, server: Server) -> None:
     """List the executions of a pipeline, the newest first."""
-    found = [*_executions(Aws(server), server, name)]
+    found = [*executions_of(Aws(server), server, name)]
     if as_json:
         echo_json(found)
         return
-    show_rows(_EXECUTIONS, found)
+    show_rows(EXECUTION.columns, found)
     if not found:
         click.echo(f"{name} was never started: `sagelet pipelines start {name}`", err=True)
 
@@ -106,13 +92,13 @@ def describe(execution: str, as_json: bool, server: Server) -> None:
     training job.
     """
     aws = Aws(server)
-    arn = _arn(aws, server, execution)
-    shown, steps = _described(aws, server, arn), _steps_of(aws, arn)
+    arn = arn_of(aws, server, execution)
+    shown, steps = EXECUTION.describe(aws, server, arn), _steps_of(aws, arn)
     if as_json:
         echo_json({**shown, "PipelineExecutionSteps": steps})
         return
     pairs: list[tuple[str, str | Text]] = [
-        ("Execution", _name_of(arn)),
+        ("Execution", label(arn)),
         ("Status", status_text(shown["PipelineExecutionStatus"])),
         ("Started", f"{iso(shown['CreationTime'])} ({age(shown['CreationTime'])})"),
     ]
@@ -132,15 +118,15 @@ def describe(execution: str, as_json: bool, server: Server) -> None:
 def steps(execution: str, as_json: bool, server: Server) -> None:
     """List the steps of an execution that have begun, in that order."""
     aws = Aws(server)
-    arn = _arn(aws, server, execution)
-    with _known(server, f"execution {_name_of(arn)}"):
+    arn = arn_of(aws, server, execution)
+    with EXECUTION.known(server, arn):
         found = _steps_of(aws, arn)
     if as_json:
         echo_json(found)
         return
     show_rows(_STEPS, found)
     if not found:
-        click.echo(f"no step of {_name_of(arn)} has begun", err=True)
+        click.echo(f"no step of {label(arn)} has begun", err=True)
 
 
 @pipelines.command()
@@ -160,18 +146,12 @@ def start(
     aws = Aws(server)
     asked = {"PipelineName": name, "ClientRequestToken": uuid.uuid4().hex}
     given = [_parameter(text) for text in parameters]
-    with _known(server, f"pipeline {name}"):
-        arn = aws.call("sagemaker", "start_pipeline_execution", PipelineParameters=given, **asked)[
-            "PipelineExecutionArn"
-        ]
-    shown = _described(aws, server, arn)
-    while wait and shown["PipelineExecutionStatus"] not in ENDED:
-        time.sleep(EVERY)
-        shown = _described(aws, server, arn)
-    _say_state(shown, as_json=as_json)
-    if wait:
-        _say_failures(_steps_of(aws, arn))
-        context.exit({"Failed": FAILED, "Stopped": STOPPED}.get(shown["PipelineExecutionStatus"], 0))
+    with known(server, f"pipeline {name}", LISTS):
+        arn = EXECUTION.name(aws.call("sagemaker", "start_pipeline_execution", PipelineParameters=given, **asked))
+    if not wait:
+        _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
+        return
+    _wait(context, aws, server, [arn], None, as_json=as_json)
 
 
 @pipelines.command()
@@ -181,10 +161,25 @@ def start(
 def stop(execution: str, as_json: bool, server: Server) -> None:
     """Stop an execution and the jobs of its steps. One that has ended already is left as it is."""
     aws = Aws(server)
-    arn = _arn(aws, server, execution)
-    if _described(aws, server, arn)["PipelineExecutionStatus"] not in ENDED:
-        aws.call("sagemaker", "stop_pipeline_execution", PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
-    _say_state(_described(aws, server, arn), as_json=as_json)
+    arn = arn_of(aws, server, execution)
+    _say_state(stopped(EXECUTION, aws, server, arn), as_json=as_json)
+
+
+@pipelines.command("wait")
+@click.argument("executions", metavar="EXECUTION...", nargs=-1, required=True)
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait at most.")
+@json_option
+@click.pass_context
+@server_options
+def wait_(
+    context: click.Context, executions: tuple[str, ...], timeout: float | None, as_json: bool, server: Server
+) -> None:
+    """Wait until executions have ended.
+
+    Exits with 3 if an execution failed, 4 if one was stopped, 5 if the time is over. It prints why steps failed.
+    """
+    aws = Aws(server)
+    _wait(context, aws, server, [arn_of(aws, server, one) for one in executions], timeout, as_json=as_json)
 
 
 @pipelines.command()
@@ -197,16 +192,30 @@ def retry(execution: str, as_json: bool, server: Server) -> None:
     The steps that succeeded keep their results.
     """
     aws = Aws(server)
-    arn = _arn(aws, server, execution)
+    arn = arn_of(aws, server, execution)
     aws.call("sagemaker", "retry_pipeline_execution", PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
-    _say_state(_described(aws, server, arn), as_json=as_json)
+    _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
+
+
+def _wait(
+    context: click.Context, aws: Aws, server: Server, arns: Sequence[str], timeout: float | None, *, as_json: bool
+) -> None:
+    ended = until_ended(aws, server, arns, timeout, EXECUTION)
+    with until_reader_ends():
+        if as_json:
+            echo_json(ended if len(ended) > 1 else ended[0])
+        for execution in ended:
+            if not as_json:
+                say(f"{EXECUTION.name_of(execution)}: {EXECUTION.status(execution)}")
+            _say_failures(_steps_of(aws, EXECUTION.name(execution)))
+    context.exit(exit_code(ended, EXECUTION))
 
 
 def _say_state(shown: Shown, *, as_json: bool) -> None:
     if as_json:
         echo_json(shown)
         return
-    say(f"{_name_of(shown['PipelineExecutionArn'])}: {shown['PipelineExecutionStatus']}")
+    say(f"{label(shown['PipelineExecutionArn'])}: {shown['PipelineExecutionStatus']}")
 
 
 def _say_failures(steps: Iterable[Shown]) -> None:
@@ -222,53 +231,10 @@ def _parameter(text: str) -> dict[str, str]:
     return {"Name": name, "Value": value}
 
 
-def _arn(aws: Aws, server: Server, execution: str) -> str:
-    """Returns the ARN of what a user has typed. Raises NoSuchPipeline."""
-    if execution.startswith("arn:"):
-        return execution
-    name, slash, execution_id = execution.partition("/")
-    if slash:
-        return arn("sagemaker", server.region, server.account, f"pipeline/{name.lower()}/execution/{execution_id}")
-    newest = next(_executions(aws, server, name), None)
-    if newest is None:
-        raise NoSuchPipeline(f"{name} was never started: `sagelet pipelines start {name}`")
-    return str(newest["PipelineExecutionArn"])
-
-
-def _executions(aws: Aws, server: Server, name: str) -> Iterator[Shown]:
-    with _known(server, f"pipeline {name}"):
-        for page in aws.pages("sagemaker", "list_pipeline_executions", PipelineName=name, SortOrder="Descending"):
-            yield from page["PipelineExecutionSummaries"]
-
-
-def _described(aws: Aws, server: Server, arn: str) -> Shown:
-    with _known(server, f"execution {_name_of(arn)}"):
-        return aws.call("sagemaker", "describe_pipeline_execution", PipelineExecutionArn=arn)
-
-
 def _steps_of(aws: Aws, arn: str) -> list[Shown]:
     asked = {"PipelineExecutionArn": arn, "SortOrder": "Ascending"}
     pages = aws.pages("sagemaker", "list_pipeline_execution_steps", **asked)
     return [step for page in pages for step in page["PipelineExecutionSteps"]]
-
-
-@contextmanager
-def _known(server: Server, what: str) -> Iterator[None]:
-    """Turns the server's refusal of a missing thing into NoSuchPipeline."""
-    try:
-        yield
-    except ServerRefused as refused:
-        if "does not exist" not in str(refused):
-            raise
-        raise NoSuchPipeline(
-            f"Account {server.account} has no {what} in {server.region} on {server.words}: "
-            "`sagelet pipelines list` lists them; --account and --region name others"
-        ) from refused
-
-
-def _name_of(arn: str) -> str:
-    """Returns `PIPELINE/ID` of an execution's ARN."""
-    return arn.partition(":pipeline/")[2].replace("/execution/", "/")
 
 
 def _time(step: Shown) -> str | None:
@@ -278,7 +244,7 @@ def _time(step: Shown) -> str | None:
 def _made(step: Shown) -> str:
     """Returns the name of what a step has made, or the outcome of a condition."""
     if "CacheHitResult" in step:
-        return f"from the cache of {_name_of(step['CacheHitResult']['SourcePipelineExecutionArn'])}"
+        return f"from the cache of {label(step['CacheHitResult']['SourcePipelineExecutionArn'])}"
     for kind, found in step.get("Metadata", {}).items():
         if kind == "Condition":
             return str(found["Outcome"])

@@ -15,7 +15,8 @@ from botocore.session import Session as BotocoreSession
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.exit_codes import EndedWith
-from sagelet_api.cli.training_jobs import Job, describe
+from sagelet_api.cli.kinds import Job
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
@@ -40,7 +41,7 @@ def repeat(aws: Aws, server: Server, names: tuple[str, str], pairs: int) -> tupl
     RunFailed. Raises ServerRefused for jobs that are not comparable, before it trains anything.
     """
     _compared(server, names)
-    originals = [describe(aws, server, name) for name in names]
+    originals = [TRAINING.describe(aws, server, name) for name in names]
     here = urlsplit(server.endpoint).hostname in ("127.0.0.1", "localhost", "::1")
     load: list[float] = []
     frequency: list[float] = []

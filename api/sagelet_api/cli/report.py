@@ -5,11 +5,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.kind_rows import named
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json
-from sagelet_api.cli.training_jobs import JobName
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.servers.server import Server
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import other_rows, rows
@@ -21,7 +21,7 @@ MOST = 10
 
 
 @click.command()
-@click.argument("name", metavar="JOB", type=JobName())
+@named(TRAINING)
 @json_option
 @server_options
 def report(name: str, as_json: bool, server: Server) -> None:
@@ -31,7 +31,7 @@ def report(name: str, as_json: bool, server: Server) -> None:
     --json gives
     the report as `sagelet docs compiler-report` describes it.
     """
-    answer = ask(server, "GET", server.job_path(name, "compiler-report"))
+    answer = TRAINING.ask(server, name, "compiler-report")
     if as_json:
         echo_json(answer)
         return

@@ -27,7 +27,7 @@ from sagelet_api.cli.submission import (
     upload_sources,
 )
 from sagelet_api.cli.text import echo_json, say, until_reader_ends
-from sagelet_api.cli.training_jobs import describe
+from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
@@ -266,7 +266,9 @@ def _follow(context: click.Context, aws: Aws, server: Server, name: str) -> None
     printer = Printer(console(), as_json=False, timestamps=False)
     # The exit code also counts for a user who has stopped reading, so the command still waits.
     with until_reader_ends():
-        print_log(aws, server, describe(aws, server, name), JobLog(aws, name, None, None), printer, follow=True)
+        print_log(
+            aws, server, TRAINING.describe(aws, server, name), JobLog(aws, name, None, None), printer, follow=True
+        )
     jobs = until_ended(aws, server, [name])
     with until_reader_ends():
         say(outcome(aws, jobs[0]), err=True)

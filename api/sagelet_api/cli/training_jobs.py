@@ -1,62 +1,31 @@
-"""Finds training jobs for commands, through AWS's API."""
+"""What commands know of training jobs: their row, their search and their figures."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import islice
 
-import click
+from rich.text import Text
 
+from sagelet_api.cli import kinds
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused, ask
-from sagelet_api.cli.options import server_in
-from sagelet_api.protocol.members import Output, Parameters
+from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.kinds import PAGE, Job, Kind
+from sagelet_api.cli.output import Column, age, status_text
+from sagelet_api.cli.text import iso
+from sagelet_api.durations import lasted
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
-from sagelet_engine.base.errors import SageletError
 from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import TrainingSpec
 
-Job = Output
-STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
-ENDED = frozenset({"Completed", "Failed", "Stopped"})
-#: The most jobs that Search returns at once.
-PAGE = 100
-
-
-class NoSuchJob(SageletError):
-    """The account has no such training job in the region."""
-
-
-class JobName(click.ParamType[str]):
-    """Completed from the server's jobs."""
-
-    name = "job"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list["click.shell_completion.CompletionItem"]:
-        from click.shell_completion import CompletionItem
-
-        try:
-            jobs = find(Aws(server_in(ctx)), Wanted(name_contains=incomplete), PAGE)
-            names = [job["TrainingJobName"] for job in jobs]
-        except SageletError:  # A message would garble the line that the user is typing.
-            return []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
 
 @dataclass(frozen=True)
-class Wanted:
-    """Conditions on jobs. An empty one does not limit."""
+class Wanted(kinds.Wanted):
+    """Conditions on training jobs. An empty one does not limit."""
 
-    statuses: Sequence[str] = ()
-    name_contains: str = ""
-    since: datetime | None = None
     #: None for compiled jobs and others.
     compiled: bool | None = None
     #: The tuning job whose trials they are. Empty for every job.
@@ -95,20 +64,6 @@ def _search(aws: Aws, wanted: Wanted) -> Iterator[Job]:
             yield result["TrainingJob"]
 
 
-def describe(aws: Aws, server: Server, name: str) -> Job:
-    """Returns a job. Raises NoSuchJob, ServerRefused, NoServer."""
-    try:
-        with known(server, name):
-            return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
-    except NoSuchJob as missing:
-        if is_processing(aws, name):
-            raise NoSuchJob(
-                f"{name} is a processing job: `sagelet processing` has list, describe, doctor, logs, wait, stop "
-                "and delete"
-            ) from missing
-        raise
-
-
 def model_of(aws: Aws, job: Job) -> str:
     """Returns the address of the model that is in S3. Empty if there is none, although ModelArtifacts, as AWS's, always
     has an address.
@@ -126,36 +81,11 @@ def model_of(aws: Aws, job: Job) -> str:
     return address if keys == [uri.key] or (keys and address.endswith("/")) else ""
 
 
-def is_processing(aws: Aws, name: str) -> bool:
-    """True if there is a processing job of this name."""
-    try:
-        aws.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
-    except ServerRefused:
-        return False
-    return True
-
-
-@contextmanager
-def known(server: Server, name: str) -> Iterator[None]:
-    """Replaces AWS's error for a missing job, which does not name account and region. Those are mostly the mistake."""
-    try:
-        yield
-    except ServerRefused as refused:
-        if refused.code != "404" and "Requested resource not found" not in str(refused):
-            raise
-        raise NoSuchJob(
-            f"Account {server.account} has no training job {name} in {server.region} on {server.words}: "
-            "`sagelet jobs` lists them; --account and --region name others"
-        ) from refused
-
-
 def activity(server: Server, job: Job) -> str:
     """Returns what a training job does now, `compiling, step 1, 38 s`. Empty if it is unknown."""
     if job["SecondaryStatus"] != "Training":
         return ""
-    name = job["TrainingJobName"]
-    with known(server, name):
-        return str(ask(server, "GET", server.job_path(name, "progress"))["text"])
+    return str(TRAINING.ask(server, job["TrainingJobName"], "progress")["text"])
 
 
 def instances(job: Job) -> str:
@@ -174,3 +104,66 @@ def trained_seconds(job: Job, now: datetime) -> int | None:
     start: datetime = job["TrainingStartTime"]
     end: datetime = job.get("TrainingEndTime", now)
     return max(0, int((end - start).total_seconds()))
+
+
+def in_words(job: Job, doing: str) -> str:
+    """Returns `my-job: Training, 1 min 2 s: compiling, step 1, 38 s`. In other statuses AWS's message."""
+    now, last = datetime.now(timezone.utc), job["SecondaryStatusTransitions"][-1]
+    since: datetime = last["StartTime"]
+    words = doing if last["Status"] == "Training" else last.get("StatusMessage", "")
+    took = lasted(max(0, int((now - since).total_seconds())))
+    return f"{job['TrainingJobName']}: {last['Status']}, {took}" + (f": {words}" if words else "")
+
+
+def _outcome(aws: Aws, job: Job) -> Iterator[str]:
+    if "TrainingTimeInSeconds" in job:
+        yield f"trained {lasted(job['TrainingTimeInSeconds'])}, billable {job['BillableTimeInSeconds']} s"
+    if model := model_of(aws, job):
+        yield model
+    elif job["TrainingJobStatus"] != "Failed":
+        yield "it left no model"
+
+
+def _status(job: Job) -> Text:
+    """Returns the status. While a job runs, the secondary status is more precise."""
+    status = job["TrainingJobStatus"]
+    return status_text(status, job["SecondaryStatus"] if status == "InProgress" else status)
+
+
+def _trained(job: Job) -> str | None:
+    seconds = trained_seconds(job, datetime.now(timezone.utc))
+    return None if seconds is None else lasted(seconds)
+
+
+def _trained_plain(job: Job) -> str | None:
+    seconds = trained_seconds(job, datetime.now(timezone.utc))
+    return None if seconds is None else str(seconds)
+
+
+def _host_count(job: Job) -> int:
+    config = job["ResourceConfig"]
+    return sum(group["InstanceCount"] for group in config.get("InstanceGroups") or [config])
+
+
+TRAINING = Kind(
+    noun="TrainingJob",
+    operations="training_job",
+    words="training job",
+    command="sagelet",
+    lists="sagelet jobs",
+    path="jobs",
+    columns=(
+        Column("NAME", lambda job: job["TrainingJobName"]),
+        Column("STATUS", _status, plain=lambda job: job["TrainingJobStatus"]),
+        Column("CREATED", lambda job: age(job["CreationTime"]), plain=lambda job: iso(job["CreationTime"]), optional=1),
+        Column("TRAINED", _trained, plain=_trained_plain, optional=2, right=True),
+        Column("COMPILER", lambda job: "yes" if asks_for_compiler(TrainingSpec.of(job)) else "no", optional=4),
+        Column("INSTANCES", instances, optional=3),
+    ),
+    outcome=lambda aws, job: [*_outcome(aws, job)],
+    doing=lambda server, job: in_words(job, activity(server, job)),
+    hosts=_host_count,
+    log_group=JobKind.TRAINING.log_group,
+    offers="jobs, describe, doctor, logs, wait, stop and delete",
+    precise="SecondaryStatus",
+)

@@ -7,13 +7,15 @@ import click
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.batch_size import batch_size
-from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.job_actions import delete_command, stop_command
+from sagelet_api.cli.kind_rows import described, named
+from sagelet_api.cli.listing import list_command
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
+from sagelet_api.cli.output import Column, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
-from sagelet_api.cli.text import echo_json, iso, say
-from sagelet_api.cli.tuning_jobs import TuningName, known, trials_of
-from sagelet_api.cli.tuning_jobs import describe as describe_tuning
+from sagelet_api.cli.text import echo_json, say
+from sagelet_api.cli.tuning_jobs import TUNING, trials_in_words, trials_of
+from sagelet_api.cli.wait import wait_command
 from sagelet_api.display import usd
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
@@ -25,16 +27,6 @@ Shown = Mapping[str, Any]
 
 class NoBestYet(SageletError):
     """No training job of the tuning job has ended with an objective."""
-
-
-def _trials(shown: Shown) -> str:
-    counters = shown["TrainingJobStatusCounters"]
-    failed = counters["RetryableError"] + counters["NonRetryableError"]
-    words = [f"{counters['Completed']} completed"]
-    for count, word in ((counters["InProgress"], "running"), (failed, "failed"), (counters["Stopped"], "stopped")):
-        if count:
-            words.append(f"{count} {word}")
-    return ", ".join(words)
 
 
 def _objective(trial: Shown) -> str | None:
@@ -52,13 +44,6 @@ def _trained(trial: Shown) -> str | None:
     return lasted((trial["TrainingEndTime"] - trial["TrainingStartTime"]).total_seconds())
 
 
-_JOBS: Sequence[Column[Shown]] = (
-    Column("NAME", lambda job: job["HyperParameterTuningJobName"]),
-    Column("STATUS", lambda job: status_text(job["HyperParameterTuningJobStatus"])),
-    Column("CREATED", lambda job: age(job["CreationTime"]), plain=lambda job: iso(job["CreationTime"]), optional=1),
-    Column("STRATEGY", lambda job: job["Strategy"], optional=2),
-    Column("TRAINING JOBS", _trials),
-)
 _TRIALS: Sequence[Column[Shown]] = (
     Column("TRAINING JOB", lambda trial: trial["TrainingJobName"]),
     Column("STATUS", lambda trial: status_text(trial["TrainingJobStatus"])),
@@ -76,28 +61,18 @@ def tune() -> None:
     """
 
 
-tune.add_command(batch_size)
-
-
-@tune.command("list")
-@json_option
-@server_options
-def list_(as_json: bool, server: Server) -> None:
-    """List tuning jobs, the newest first."""
-    pages = Aws(server).pages(
-        "sagemaker", "list_hyper_parameter_tuning_jobs", SortBy="CreationTime", SortOrder="Descending", MaxResults=100
-    )
-    found = [job for page in pages for job in page["HyperParameterTuningJobSummaries"]]
-    if as_json:
-        echo_json(found)
-        return
-    show_rows(_JOBS, found)
-    if not found:
-        click.echo(f"no tuning jobs of account {server.account} in {server.region} on {server.endpoint}", err=True)
+for command in (
+    batch_size,
+    list_command(TUNING),
+    wait_command(TUNING),
+    stop_command(TUNING, "Its training jobs are stopped, too. Returns at once. "),
+    delete_command(TUNING, "Their training jobs stay."),
+):
+    tune.add_command(command)
 
 
 @tune.command()
-@click.argument("name", metavar="TUNING-JOB", type=TuningName())
+@named(TUNING)
 @json_option
 @server_options
 def describe(name: str, as_json: bool, server: Server) -> None:
@@ -106,9 +81,8 @@ def describe(name: str, as_json: bool, server: Server) -> None:
     For compiled training jobs it says how many compiled, and how many read every program from the compile cache.
     """
     aws = Aws(server)
-    job, trials = describe_tuning(aws, server, name), trials_of(aws, server, name)
-    with known(server, name):
-        programs = ask(server, "GET", server.tuning_path(name, "compilation"))
+    job, trials = described(TUNING, aws, server, name), trials_of(aws, server, name)
+    programs = TUNING.ask(server, name, "compilation")
     if as_json:
         echo_json({**job, "TrainingJobSummaries": trials, "Programs": programs})
         return
@@ -116,7 +90,7 @@ def describe(name: str, as_json: bool, server: Server) -> None:
     pairs = [
         ("Status", status_text(job["HyperParameterTuningJobStatus"])),
         ("Strategy", config["Strategy"]),
-        ("Training jobs", _trials(job)),
+        ("Training jobs", trials_in_words(job)),
         ("Bill", _bill(server, name)),
     ]
     if programs["text"]:
@@ -134,7 +108,7 @@ def describe(name: str, as_json: bool, server: Server) -> None:
 
 
 @tune.command()
-@click.argument("name", metavar="TUNING-JOB", type=TuningName())
+@named(TUNING)
 @json_option
 @server_options
 def best(name: str, as_json: bool, server: Server) -> None:
@@ -143,7 +117,7 @@ def best(name: str, as_json: bool, server: Server) -> None:
     That is its name, its objective and its hyperparameters, with tabs between. `sagelet describe` and
     `sagelet artifacts` take the name.
     """
-    found = describe_tuning(Aws(server), server, name).get("BestTrainingJob")
+    found = described(TUNING, Aws(server), server, name).get("BestTrainingJob")
     if found is None:
         raise NoBestYet(f"No training job of {name} has ended with an objective: `sagelet tune describe {name}`")
     if as_json:
@@ -152,32 +126,8 @@ def best(name: str, as_json: bool, server: Server) -> None:
     say(f"{found['TrainingJobName']}\t{_objective(found)}\t{_values(found)}")
 
 
-@tune.command()
-@click.argument("name", metavar="TUNING-JOB", type=TuningName())
-@json_option
-@server_options
-def stop(name: str, as_json: bool, server: Server) -> None:
-    """Stop a tuning job and its training jobs.
-
-    Returns at once. A tuning job that has ended already is left as it is.
-    """
-    aws = Aws(server)
-    if describe_tuning(aws, server, name)["HyperParameterTuningJobStatus"] == "InProgress":
-        try:
-            aws.call("sagemaker", "stop_hyper_parameter_tuning_job", HyperParameterTuningJobName=name)
-        except ServerRefused:
-            # It may have ended in between.
-            if describe_tuning(aws, server, name)["HyperParameterTuningJobStatus"] == "InProgress":
-                raise
-    status = describe_tuning(aws, server, name)["HyperParameterTuningJobStatus"]
-    if as_json:
-        echo_json({"HyperParameterTuningJobName": name, "HyperParameterTuningJobStatus": status})
-        return
-    click.echo(f"{name}: {status}")
-
-
 def _bill(server: Server, name: str) -> str:
     """Returns the sum of the training jobs' bills in words."""
-    found = ask(server, "GET", server.tuning_path(name, "bill"))
+    found = TUNING.ask(server, name, "bill")
     price = f", {usd(found['usd'])}" if found["usd"] is not None else ""
     return f"{found['seconds']} billable seconds{price}{' so far' if found['running'] else ''}"

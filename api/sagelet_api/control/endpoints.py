@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from sagelet_api.auth.people import page_text, shown
 from sagelet_api.control import health
 from sagelet_api.control.throttling import Throttling
+from sagelet_api.protocol.aws_errors import MISSING_HEADER
 from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_engine.base.errors import JobNotFound, OrchestrationNotFound
 from sagelet_engine.base.loading import Late
 from sagelet_engine.base.wire import JsonObject
 
@@ -49,15 +51,18 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     for part in (*own, *parts):
         app.register_blueprint(part)
 
-    def refuse(error: HTTPException) -> "tuple[JsonObject, int] | Response":
+    def refuse(error: HTTPException) -> "tuple[JsonObject, int, dict[str, str]] | Response":
         if isinstance(request.routing_exception, NotFound):
             if request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", ""):
                 # Somebody has typed the path into a browser: the text is the one of any other path.
                 text = page_text(f"sagelet has no page at {shown(request.path)}.", request.host_url.rstrip("/"))
                 return Response(text, 404, {"Cache-Control": "no-store"}, content_type="text/plain; charset=utf-8")
             where = f"{request.path} is not a control endpoint (`sagelet docs control-api`)"
-            return {"error": error.name, "message": f"{where}. The web page is {request.host_url}"}, 404
-        return {"error": error.name, "message": error.description}, error.code or 500
+            return {"error": error.name, "message": f"{where}. The web page is {request.host_url}"}, 404, {}
+        # A job may also lack something else, such as a report.
+        missing = isinstance(error.__cause__, (JobNotFound, OrchestrationNotFound))
+        headers = {MISSING_HEADER: "true"} if missing else {}
+        return {"error": error.name, "message": error.description}, error.code or 500, headers
 
     app.register_error_handler(HTTPException, refuse)
     # The Application logs and answers a failure.

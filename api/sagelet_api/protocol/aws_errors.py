@@ -13,6 +13,11 @@ def cut(text: str) -> str:
     return text if len(text) <= MOST_MESSAGE else f"{text[:MOST_MESSAGE]}..."
 
 
+#: The header that tells sagelet's own commands that what a request names does not exist. AWS's code for that differs
+#: from operation to operation, and some of the codes also mean other mistakes.
+MISSING_HEADER = "x-sagelet-missing"
+
+
 class AwsError(Exception):
     """An error that the client sees. It has a `code`, an HTTP `status` and a message, which names the remedy if there
     is one. The message has at most MOST_MESSAGE letters.
@@ -25,6 +30,8 @@ class AwsError(Exception):
     #: The member that carries the text in AWS JSON. Coral's own errors use either case; modelled shapes use the
     #: model's.
     message_member: ClassVar[str] = "message"
+    #: True if what the request names does not exist.
+    missing: ClassVar[bool] = False
 
     def __init__(self, message: str) -> None:
         self.message = cut(message)
@@ -52,6 +59,12 @@ class ClientError(AwsError):
 
 class ValidationException(ClientError):
     code = "ValidationException"
+
+
+class NotFoundValidation(ValidationException):
+    """AWS's answer to a Describe of a job that does not exist."""
+
+    missing = True
 
 
 class SerializationException(ClientError):
@@ -130,6 +143,7 @@ class ResourceInUse(SageMakerError):
 
 class ResourceNotFound(SageMakerError):
     code = "ResourceNotFound"
+    missing = True
 
 
 class ResourceLimitExceeded(SageMakerError):

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.aws_errors import MISSING_HEADER, AwsError
 from sagelet_api.protocol.calls import Call, Protocol, StartResponse
 
 _WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -51,6 +51,7 @@ def _json_error(call: Call, error: AwsError) -> Reply:
         "Content-Type": "application/x-amz-json-1.1",
         "x-amzn-RequestId": call.request_id,
         "x-amzn-ErrorType": error.code,
+        **({MISSING_HEADER: "true"} if error.missing else {}),
     }
     return Reply(error.status, body, headers)
 

@@ -108,18 +108,7 @@ class Server:
     def control_url(self, path: str) -> str:
         return f"{self.endpoint}/_sagelet/{path}"
 
-    def job_path(self, name: str, what: str) -> str:
-        """Returns the path of a job's control endpoint, below /_sagelet/."""
-        return self._path("jobs", name, what)
-
-    def processing_path(self, name: str, what: str) -> str:
-        """Returns the path of a processing job's control endpoint, below /_sagelet/."""
-        return self._path("processing", name, what)
-
-    def tuning_path(self, name: str, what: str) -> str:
-        """Returns the path of a tuning job's control endpoint, below /_sagelet/."""
-        return self._path("tuning", name, what)
-
-    def _path(self, kind: str, name: str, what: str) -> str:
+    def job_path(self, kind: str, name: str, what: str) -> str:
+        """Returns the path of a job's control endpoint, below /_sagelet/. `kind`: jobs, processing, tuning."""
         query = urlencode({"account": self.account, "region": self.region})
         return f"{kind}/{quote(name, safe='')}/{what}?{query}"

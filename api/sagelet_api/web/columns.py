@@ -195,7 +195,7 @@ def _cost(engine: Engine, job: TrainingJob) -> str:
     return usd(bill.usd) + (" so far" if bill.running else "")
 
 
-def instances_text(job: TrainingJob) -> str:
+def instances_text(job: Job) -> str:
     return ", ".join(
         f"{len(group.hosts)} \N{MULTIPLICATION SIGN} {group.instance_type or '-'}" for group in job.spec.instance_groups
     )

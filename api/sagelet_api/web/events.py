@@ -1,9 +1,9 @@
-"""Server-sent news about the lists, a job and a tuning job, for open pages."""
+"""Server-sent news about the list of training jobs, a job and a tuning job, for open pages."""
 
 from typing import TYPE_CHECKING
 
 from sagelet_api.web import PREFIX
-from sagelet_api.web.listing import Asked, listing, tuning_listing
+from sagelet_api.web.listing import Asked, listing
 from sagelet_api.web.logs import streams_of
 from sagelet_api.web.site import Site, account_region, context
 from sagelet_api.web.streams import Streams
@@ -29,12 +29,6 @@ def blueprint(site: Site) -> "Blueprint":
             return listing(site.engine, caller, asked).fingerprint, {}
 
         return streams.answer(look)
-
-    @routes.get("/tuning/events")
-    def tunings() -> "Response":
-        """Sends news of the list of tuning jobs that the same query selects."""
-        asked, caller = Asked.of(request.args), context()
-        return streams.answer(lambda: (tuning_listing(site.engine, caller, asked).fingerprint, {}))
 
     @routes.get("/tuning/<name>/events")
     def tuning(name: str) -> "Response":

@@ -1,11 +1,11 @@
-"""The lists of training jobs and tuning jobs, one page at a time.
+"""The lists of jobs, one page at a time.
 
 An address selects a page, and AWS's List calls or Search find it.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -16,13 +16,14 @@ from sagelet_api.protocol.validation import validate
 from sagelet_api.services.sagemaker.job_operations import job_query, next_token
 from sagelet_api.services.sagemaker.search import job_search
 from sagelet_engine.engine import Engine
-from sagelet_engine.model.job import JobStatus
-from sagelet_engine.model.listing import JobPage
-from sagelet_engine.model.search import JobSearch, SearchPage
+from sagelet_engine.model.job import Job, JobStatus
+from sagelet_engine.model.listing import JobPage, JobQuery
+from sagelet_engine.model.search import JobSearch
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import TuningJob
 
-J = TypeVar("J", TrainingJob, TuningJob)
+#: A job of a kind: it has an `id` and a `version`.
+J = TypeVar("J", bound="Job | TuningJob")
 
 #: Jobs of a page.
 LIMIT = 50
@@ -90,14 +91,12 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing[TrainingJ
     """Returns a page of the list. Raises ValidationException for a property that training jobs do not have, and for a
     token of another list.
     """
-    request = _search_request(asked) if asked.conditions else _list_request(asked)
+    if not asked.conditions:
+        return listed_page(engine.jobs.page, context, asked)
+    request = _search_request(asked)
     if asked.token:
         request["NextToken"] = asked.token
-    page: SearchPage[TrainingJob] | JobPage[TrainingJob]
-    if asked.conditions:
-        page = engine.jobs.search(_query(context, request))
-    else:
-        page = engine.jobs.page(job_query(context, request))
+    page = engine.jobs.search(_query(context, request))
     if page.next is None:
         return Listing(page.jobs, "")
     token = page_tokens.encode(page_tokens.fingerprint(context, request), page.next.value, page.next.job_id)
@@ -112,14 +111,12 @@ def counts(engine: Engine, context: Context, asked: Asked) -> dict[str, int]:
     return engine.jobs.search_counts(_query(context, request))
 
 
-def tuning_listing(engine: Engine, context: Context, asked: Asked) -> Listing[TuningJob]:
-    """Returns a page of the list of tuning jobs. All of the text is searched for in their names."""
-    request: Parameters = {"SortBy": SORTS[asked.sort], "SortOrder": _order(asked), "MaxResults": LIMIT}
-    request |= {"NameContains": asked.text} if asked.text else {}
-    request |= {"StatusEquals": asked.status} if asked.status else {}
+def listed_page(page: Callable[[JobQuery], JobPage[J]], context: Context, asked: Asked) -> Listing[J]:
+    """Returns a page of a list without conditions. All of the text is searched for in names."""
+    request = _list_request(asked, asked.text)
     request |= {"NextToken": asked.token} if asked.token else {}
-    page = engine.tuning.page(job_query(context, request))
-    return Listing(page.jobs, "" if page.next is None else next_token(context, request, page.next))
+    found = page(job_query(context, request))
+    return Listing(found.jobs, "" if found.next is None else next_token(context, request, found.next))
 
 
 def _query(context: Context, request: Parameters) -> JobSearch:
@@ -127,12 +124,12 @@ def _query(context: Context, request: Parameters) -> JobSearch:
     return job_search(context, request)
 
 
-def _list_request(asked: Asked) -> Parameters:
+def _list_request(asked: Asked, name: str) -> Parameters:
     request: Parameters = {
         "SortBy": SORTS[asked.sort], "SortOrder": _order(asked), "MaxResults": LIMIT,
     }  # fmt: skip
-    if asked.name:
-        request["NameContains"] = asked.name
+    if name:
+        request["NameContains"] = name
     if asked.status:
         request["StatusEquals"] = asked.status
     return request

@@ -1,9 +1,11 @@
 """The list of jobs."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX, columns
 from sagelet_api.web.listing import Asked, counts, listing
+from sagelet_api.web.lists import by_status, kept
 from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_engine.model.job import JobStatus
 
@@ -47,29 +49,22 @@ def blueprint(site: Site) -> "Blueprint":
 
 
 def _list_values(site: Site, asked: Asked) -> TemplateValues:
-    from flask import request
-
     here = account_region()
     found = counts(site.engine, context(), asked)
-    statuses = [(status.value, found.get(status.value, 0)) for status in JobStatus]
+    statuses = [status.value for status in JobStatus]
     places = site.engine.jobs.places()
     elsewhere = [one for one in places if one != (here.account, here.region)]
     if (here.account, here.region) not in places:
         places.append((here.account, here.region))
 
-    def kept(*left_out: str) -> dict[str, list[str]]:
-        """Returns the query of a link that changes some parameters and keeps the others."""
-        return {
-            name: values
-            for name, values in request.args.to_dict(flat=False).items()
-            if name not in (*left_out, "part") and any([*values, name == columns.NAME])
-        }
-
     return {
+        "listed": "pages.jobs",
+        "news": "events.jobs",
+        "words": "training job",
         "asked": asked,
-        "counts": statuses,
-        "total": sum(found.values()),
+        "statuses": statuses,
+        "counts": by_status(statuses, found),
         "places": places,
         "elsewhere": elsewhere[:MOST_ELSEWHERE],
-        "kept": kept,
+        "kept": partial(kept, even_empty=columns.NAME),
     }

@@ -3,23 +3,22 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from sagelet_api.display import clock
 from sagelet_api.web import PREFIX
-from sagelet_api.web.columns import hosts_text, ran_text
+from sagelet_api.web.columns import hosts_text, instances_text, ran_text
+from sagelet_api.web.lists import Heading, ListedKind, add_list
 from sagelet_api.web.logs import LIMIT, streams_of, window
 from sagelet_api.web.site import Site, TemplateValues, account_region, found
 from sagelet_api.web.streams import Streams
 from sagelet_api.web.timeline import timeline
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import JobKey, JobKind, JobStatus
-from sagelet_engine.model.listing import JobQuery
 from sagelet_engine.model.log_events import LogStream
 from sagelet_engine.model.processing import ProcessingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint, Response
 
-#: Jobs of the list.
-MOST = 200
 #: Parts of a job's page that its script fetches again while the page is open.
 PARTS = {
     "head": "_processing_head.html",
@@ -35,35 +34,27 @@ class HostLog(NamedTuple):
     lines: Sequence[tuple[int, int, str]]
 
 
+LISTED = ListedKind[ProcessingJob](
+    words="processing job",
+    statuses=[status.value for status in JobStatus],
+    headings=(
+        Heading("Created", lambda job: clock(job.created_ms), "created", "created"),
+        Heading("Ran", ran_text, ""),
+        Heading("Instances", instances_text, "instances"),
+        Heading("Message", lambda job: job.failure_reason or job.exit_message or "", "value reason"),
+    ),
+    jobs=lambda engine: engine.processing,
+    makers="Processors of the SageMaker SDK and CreateProcessingJob make them",
+)
+
+
 def blueprint(site: Site) -> "Blueprint":
     from flask import Blueprint, render_template, request
 
     routes = Blueprint("processing", __name__, url_prefix=f"{PREFIX}/processing")
     streams = Streams(site.engine.changes)
 
-    @routes.get("")
-    def listed() -> str:
-        """Shows the newest jobs. `?q=`: part of the name. `?status=`: only these."""
-        here, status, text = account_region(), request.args.get("status", ""), request.args.get("q", "")
-        counts = site.engine.processing.counts(here.account, here.region, text)
-        query = JobQuery(
-            here.account,
-            here.region,
-            name_contains=text or None,
-            status=JobStatus(status) if status in [one.value for one in JobStatus] else None,
-            ascending=False,
-            limit=MOST,
-        )
-        page = site.engine.processing.page(query)
-        return render_template(
-            "processing.html",
-            jobs=[(job, ran_text(job)) for job in page.jobs],
-            more=page.next is not None,
-            counts=[(one.value, counts.get(one.value, 0)) for one in JobStatus],
-            total=sum(counts.values()),
-            text=text,
-            status=status,
-        )
+    add_list(routes, site, LISTED)
 
     @routes.get("/<name>")
     def overview(name: str) -> str:

@@ -14,6 +14,16 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob
 
 
+def counted(job: TuningJob) -> str:
+    """Returns `2 of 4 completed, 1 running`."""
+    counters = job.counters
+    limit = f" of {job.spec.max_trials}" if job.spec.max_trials else ""
+    failed = counters.retryable + counters.non_retryable
+    others = ((counters.in_progress, "running"), (failed, "failed"), (counters.stopped, "stopped"))
+    words = [f"{count} {word}" for count, word in others if count]
+    return ", ".join([f"{counters.completed}{limit} completed", *words])
+
+
 @dataclass(frozen=True)
 class Row:
     """One trial. `job`: its training job, or None if it is not created yet or was deleted."""

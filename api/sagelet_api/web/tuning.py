@@ -4,14 +4,15 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sagelet_api.display import clock, number
 from sagelet_api.web import PREFIX
 from sagelet_api.web.code import Text, job_texts, shown
-from sagelet_api.web.listing import Asked, tuning_listing
+from sagelet_api.web.lists import Heading, ListedKind, add_list
 from sagelet_api.web.scatter import BOTTOM, DETAILED, HEIGHT, RIGHT, WIDTH, Scatter, pictures
 from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_api.web.snippets.boto3 import boto3_code
 from sagelet_api.web.snippets.cli import cli_code
-from sagelet_api.web.trials import trials_of
+from sagelet_api.web.trials import counted, trials_of
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.comparison.comparing import MOST_JOBS
 from sagelet_engine.model.orchestration import OrchestrationStatus
@@ -40,20 +41,36 @@ ENDINGS = {
 }
 
 
+def _best_so_far(job: TuningJob) -> str:
+    return "-" if job.best is None or job.best.objective is None else number(job.best.objective)
+
+
+def _objective(job: TuningJob) -> str:
+    objective = job.spec.definitions[0].objective
+    return f"{objective.type} {objective.metric}"
+
+
+LISTED = ListedKind[TuningJob](
+    words="tuning job",
+    statuses=[status.value for status in OrchestrationStatus],
+    headings=(
+        Heading("Created", lambda job: clock(job.created_ms), "created", "created"),
+        Heading("Strategy", lambda job: job.spec.strategy, ""),
+        Heading("Training jobs", counted),
+        Heading("Objective", _objective),
+        Heading("Best so far", _best_so_far, "right"),
+    ),
+    jobs=lambda engine: engine.tuning,
+    makers="HyperparameterTuner of the SageMaker SDK and CreateHyperParameterTuningJob make them",
+)
+
+
 def blueprint(site: Site) -> "Blueprint":
     from flask import Blueprint, redirect, render_template, request, url_for
 
     routes = Blueprint("tuning", __name__, url_prefix=f"{PREFIX}/tuning")
 
-    @routes.get("")
-    def listed() -> str:
-        """Shows the list. `?q=&status=&sort=&order=&token=`; `part=rows`: only the table."""
-        asked = Asked.of(request.args)
-        found = tuning_listing(site.engine, context(), asked)
-        template = "_tuning_jobs.html" if request.args.get("part") == "rows" else "tuning_jobs.html"
-        return render_template(
-            template, shown=found, asked=asked, kept=_kept, statuses=[status.value for status in OrchestrationStatus]
-        )
+    add_list(routes, site, LISTED)
 
     @routes.get("/<name>")
     def overview(name: str) -> str:
@@ -93,14 +110,6 @@ def blueprint(site: Site) -> "Blueprint":
         return redirect(url_for("tuning.listed", **account_region().query), 303)
 
     return routes
-
-
-def _kept(*left_out: str) -> dict[str, list[str]]:
-    """Returns the query of a link that changes some parameters and keeps the others."""
-    from flask import request
-
-    args = request.args.to_dict(flat=False)
-    return {name: values for name, values in args.items() if name not in (*left_out, "part") and any(values)}
 
 
 def _values(site: Site, job: TuningJob, parts: Collection[str]) -> TemplateValues:

@@ -62,6 +62,10 @@ class Orchestrations(Generic[O, C]):
     def page(self, query: JobQuery) -> JobPage[O]:
         return self._kept.page(query)
 
+    def counts(self, account: str, region: str, name_contains: str = "") -> dict[str, int]:
+        """Returns the number of records by status. `name_contains`: part of the names, compared without case."""
+        return self._kept.counts_of(JobQuery(account, region, name_contains=name_contains or None))
+
     def every(self, account: str, region: str) -> list[O]:
         """Returns all of an account in a region, the oldest first."""
         return self._kept.every(account, region)

@@ -27,10 +27,13 @@ def page(query: JobQuery, kind: str) -> tuple[str, tuple[Any, ...]]:
     return f"WHERE {where} ORDER BY {column} {order}, id {order} LIMIT ?", (*parameters, query.limit + 1)
 
 
-def counts(query: JobQuery) -> tuple[str, list[Any]]:
-    """Returns SQL for rows of (status, number of all jobs with it), whatever the page, and its parameters."""
-    where, parameters = _where(query, query.kind.value)
-    return f"SELECT status, count(*) FROM jobs WHERE {where} GROUP BY status", parameters
+def counts(query: JobQuery, kind: str = "", table: str = "jobs") -> tuple[str, list[Any]]:
+    """Returns SQL for rows of (status, number of all jobs with it), whatever the page, and its parameters.
+
+    `kind`: the value of that column, if it is not the query's.
+    """
+    where, parameters = _where(query, kind or query.kind.value)
+    return f"SELECT status, count(*) FROM {table} WHERE {where} GROUP BY status", parameters
 
 
 def cut(jobs: list[Record], query: JobQuery) -> JobPage[Record]:

@@ -319,6 +319,10 @@ class Kept(Generic[O, C]):
         clauses, parameters = sql_pages.page(query, self._codec.kind.value)
         return sql_pages.cut(self._select(clauses, *parameters), query)
 
+    def counts_of(self, query: JobQuery) -> dict[str, int]:
+        """Returns the number of records on all pages of a list, by status."""
+        return dict(self._rows(*sql_pages.counts(query, self._codec.kind.value, "orchestrations")))
+
     def search(self, query: JobSearch, searched: Searched) -> SearchPage[O]:
         """Returns one page of the records that satisfy an expression."""
         rows = self._rows(*sql_search.search(query, searched))

@@ -30,7 +30,6 @@ def sagelet(world: ApiWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     # Commands poll without a pause, because they wait for what the test itself does.
     monkeypatch.setattr("sagelet_api.cli.wait.EVERY", 0.01)
     monkeypatch.setattr("sagelet_api.cli.logs.EVERY", 0.01)
-    monkeypatch.setattr("sagelet_api.cli.pipelines.EVERY", 0.01)
     server = ["--endpoint", f"http://127.0.0.1:{world.port}", "--account", ACCOUNT, "--region", REGION]
     data = ["--data", str(tmp_path / "nowhere")]
     return lambda *words: CliRunner().invoke(main, [*words, *server, *data])

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 from sagelet.connection import server_named
 from sagelet_api.cli.aws_client import _session
 from sagelet_api.cli.demo_run import stop_running
-from sagelet_api.cli.jobs import COLUMNS
 from sagelet_api.cli.main import main
-from sagelet_api.cli.wait import in_words
+from sagelet_api.cli.training_jobs import TRAINING, in_words
 from sagelet_engine.model.job import SecondaryStatus
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import until
@@ -56,7 +55,7 @@ def test_jobs_in_a_pipe_are_lines_with_tabs(three: ApiWorld, sagelet: Sagelet) -
 
 def test_the_list_says_what_a_job_asks_for_and_not_that_it_was_compiled(sagelet: Sagelet) -> None:
     """A script without torch_xla trains natively, whatever its job asks for."""
-    titles = [column.title for column in COLUMNS]
+    titles = [column.title for column in TRAINING.columns]
     assert "COMPILER" in titles
     assert "COMPILED" not in titles
     assert "whether it asks for the compiler" in " ".join(sagelet("jobs", "--help").stdout.split())

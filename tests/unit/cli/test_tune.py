@@ -67,7 +67,7 @@ def test_a_stop_of_one_that_runs_and_again(tuned: ApiWorld, sagelet: Sagelet) ->
     assert sagelet("tune", "stop", "grid").stdout == "grid: Stopping\n"
     tuned.host(left).end(0)
     until(lambda: described(tuned)["HyperParameterTuningJobStatus"] == "Stopped")
-    answer = json.loads(sagelet("tune", "stop", "grid", "--json").stdout)
+    (answer,) = json.loads(sagelet("tune", "stop", "grid", "--json").stdout)
     assert answer["HyperParameterTuningJobStatus"] == "Stopped"
 
 

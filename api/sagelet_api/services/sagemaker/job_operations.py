@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Generic
 
 from sagelet_api.protocol import page_tokens
-from sagelet_api.protocol.aws_errors import InternalFailure, ResourceInUse, ValidationException
+from sagelet_api.protocol.aws_errors import InternalFailure, NotFoundValidation, ResourceInUse, ValidationException
 from sagelet_api.protocol.members import Request
 from sagelet_api.protocol.operations import Context
 from sagelet_api.services.sagemaker import training_rules
@@ -98,9 +98,9 @@ def existing() -> Iterator[None]:
         raise not_found() from error
 
 
-def not_found() -> ValidationException:
+def not_found() -> NotFoundValidation:
     """Returns AWS's error for a missing job, a ValidationException. Terraform and botocore's waiter rely on it."""
-    return ValidationException(aws_texts.NOT_FOUND)
+    return NotFoundValidation(aws_texts.NOT_FOUND)
 
 
 def job_query(context: Context, request: Request, default: SortBy = SortBy.CREATION_TIME) -> JobQuery:

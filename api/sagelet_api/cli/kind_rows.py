@@ -1,0 +1,38 @@
+"""All kinds of jobs, and how commands find a job of one of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.kinds import Job, JobName, Kind, NoSuchJob
+from sagelet_api.cli.processing_jobs import PROCESSING
+from sagelet_api.cli.training_jobs import TRAINING
+from sagelet_api.cli.tuning_jobs import TUNING
+from sagelet_api.servers.server import Server
+
+#: Names are looked for in this order.
+KINDS = (TRAINING, TUNING, PROCESSING)
+
+
+def described(kind: Kind, aws: Aws, server: Server, name: str) -> Job:
+    """Returns a job. If there is none, the error names the kind that has one of this name.
+
+    Raises NoSuchJob, ServerRefused, NoServer.
+    """
+    try:
+        return kind.describe(aws, server, name)
+    except NoSuchJob as missing:
+        for other in KINDS:
+            if other is not kind and other.exists(aws, name):
+                raise NoSuchJob(f"{name} is a {other.words}: `{other.command}` has {other.offers}") from missing
+        raise
+
+
+def named(kind: Kind, *, several: bool = False) -> Callable[[Any], Any]:
+    """Adds the argument for a job, as `name: str`, or for jobs, as `names: tuple[str, ...]`."""
+    metavar = kind.words.upper().replace(" ", "-") if kind is TUNING else "JOB"
+    if several:
+        return click.argument("names", metavar=f"{metavar}...", nargs=-1, required=True, type=JobName(kind))
+    return click.argument("name", metavar=metavar, type=JobName(kind))
