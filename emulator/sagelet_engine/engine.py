@@ -59,7 +59,6 @@ from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.scheduling.local import LocalScheduler
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy, Settings
-from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.integrity import IntegrityCheck
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
 from sagelet_engine.store.iam import IamRecords
@@ -191,8 +190,6 @@ class Engine:
             self._store.close()
             self._lock.close()
             raise
-        if not self._unfinished:
-            forget_former(self._settings.data, self._lock.identity)
 
     def _make_jobs(self) -> tuple[Jobs, ProcessingJobs]:
         parts = (

@@ -67,7 +67,7 @@ def intrude(data: Path) -> str:
 
 
 def test_a_directory_that_was_open_to_all_is_closed(public: Path) -> None:
-    """It was made by hand, or by a tool, before the first start, or by an older sagelet."""
+    """It was made by hand, or by a tool, before the first start."""
     data = public / "data"
     data.mkdir(mode=0o755)
     data.chmod(0o755)

@@ -120,7 +120,7 @@ def test_metadata_in_a_url_comes_back_as_from_a_header(server: SageletProcess) -
     assert shown == ["5 \u20ac".encode().decode("latin-1")] * 2
 
 
-def test_what_an_earlier_version_stored_is_read_without_it(tmp_path: Path) -> None:
+def test_what_a_catalogue_holds_is_read_without_it(tmp_path: Path) -> None:
     """Its metadata is counted in x-amz-missing-meta, as S3 counts what cannot be a header."""
     process = SageletProcess(tmp_path / "data", "--runtime", "process").start()
     s3 = process.client("s3")

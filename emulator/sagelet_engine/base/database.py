@@ -6,8 +6,8 @@ lock lets them sleep and retry. A commit goes to the log without a flush (`synch
 for a durable commit waits for a flush of the log, which is what `synchronous = FULL` does for each commit alone, with
 the lock held.
 
-A database may have been made by somebody else (an import, a copy). So its schema is compared with the schema that the
-migrations of its version make, before any statement that could run a foreign trigger or view
+A database may have been made by somebody else (an import, a copy). So its schema is compared with the schema that
+sagelet's scripts of its version make, before any statement that could run a foreign trigger or view
 (sqlite.org/security.html).
 
 Commits of several threads become durable with one flush of the disk.
@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,18 +100,55 @@ MOST_IDLE = 8
 CHECKPOINT_PAGES = 4000
 
 
-class NewerSchema(SageletError):
-    """The data directory was written by a newer sagelet."""
+class UnknownSchema(SageletError):
+    """The database was written by a newer sagelet, or before the first release."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a database holds. `PRAGMA user_version` has the version."""
+
+    #: The version of the tables. Those below it were never released.
+    first: int
+    tables: str
+    #: A script for each version after the first, in order.
+    migrations: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The version that this sagelet writes."""
+        return self.first + len(self.migrations)
+
+    def until(self, version: int) -> tuple[str, ...]:
+        """Returns the scripts that make a database of this version, which is 0 for an empty one."""
+        return (self.tables, *self.migrations)[: max(0, version - self.first + 1)]
+
+    def after(self, version: int) -> Iterator[tuple[int, str]]:
+        """Yields each later version with the script that makes it."""
+        scripts = enumerate((self.tables, *self.migrations), start=self.first)
+        return ((number, script) for number, script in scripts if number > version)
+
+    def why_unknown(self, version: int) -> str | None:
+        """Returns why this sagelet does not know a version, or None if it does."""
+        if version > self.version:
+            return f"has schema {version}, this sagelet knows up to {self.version}: use the newer sagelet"
+        if 0 < version < self.first:
+            return f"has schema {version}, this sagelet knows from {self.first} on: it is from before the first release"
+        return None
+
+    def check(self, path: Path, version: int) -> None:
+        """Raises UnknownSchema for a file with a version that this sagelet does not know."""
+        if (why := self.why_unknown(version)) is not None:
+            raise UnknownSchema(f"{path} {why}. Or name another --data directory, or remove this one")
 
 
 class Database:
-    """One database file. `migrations`: a script per schema version, applied in order. `PRAGMA user_version` counts
-    them. `waiting`: entered by a thread while it waits for a flush.
+    """One database file. `waiting`: entered by a thread while it waits for a flush.
 
-    Every method may raise StoreUnavailable; the constructor may raise NewerSchema, too.
+    Every method may raise StoreUnavailable; the constructor may raise UnknownSchema, too.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[str], waiting: Waiting = nullcontext) -> None:
+    def __init__(self, path: Path, schema: Schema, waiting: Waiting = nullcontext) -> None:
         self._path = path
         self._writing = threading.Lock()
         self._log = Flusher(path.with_name(f"{path.name}-wal"), waiting)
@@ -124,7 +162,7 @@ class Database:
         #: Device and inode. A file that took the database's place meanwhile is not written to.
         self._file = self._held = _make_private(path)
         try:
-            self._migrate(migrations)
+            self._migrate(schema)
         except BaseException:
             self.close()
             raise
@@ -236,17 +274,13 @@ class Database:
         except OSError as error:
             raise NotFlushed(f"{self._path}: {error}. Look at its disk, then try again") from error
 
-    def _migrate(self, migrations: Sequence[str]) -> None:
+    def _migrate(self, schema: Schema) -> None:
         ((version,),) = self._rows("PRAGMA user_version")
-        if version > len(migrations):
-            raise NewerSchema(
-                f"{self._path} has schema {version}, this sagelet knows up to {len(migrations)}: "
-                "use the newer sagelet, or another --data directory"
-            )
+        schema.check(self._path, version)
         with self._connection() as db:
-            if (foreign := foreign_schema(db, migrations[:version])) is not None:
+            if (foreign := foreign_schema(db, schema.until(version))) is not None:
                 raise DatabaseDamaged(self._path, foreign)
-        for number, script in enumerate(migrations[version:], start=version + 1):
+        for number, script in schema.after(version):
             with self._connection() as db:
                 try:
                     db.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
@@ -306,11 +340,11 @@ def _can_distrust() -> bool:
     return True
 
 
-def foreign_schema(db: sqlite3.Connection, migrations: Sequence[str]) -> str | None:
-    """Returns what in a database's schema is missing or not of these migrations, in words. None if the schema is as it
+def foreign_schema(db: sqlite3.Connection, scripts: tuple[str, ...]) -> str | None:
+    """Returns what in a database's schema is missing or not of these scripts, in words. None if the schema is as it
     should be.
     """
-    found, wanted = _schema(db), _schema_of(tuple(migrations))
+    found, wanted = _schema(db), _schema_of(scripts)
     for kind, name in sorted(found.keys() - wanted.keys()):
         return f"it has a {kind} {name!r}, which is not sagelet's"
     for kind, name in sorted(wanted.keys() - found.keys()):
@@ -321,9 +355,9 @@ def foreign_schema(db: sqlite3.Connection, migrations: Sequence[str]) -> str | N
 
 
 @cache
-def _schema_of(migrations: tuple[str, ...]) -> dict[tuple[str, str], str]:
+def _schema_of(scripts: tuple[str, ...]) -> dict[tuple[str, str], str]:
     with closing(sqlite3.connect(":memory:")) as db:
-        for script in migrations:
+        for script in scripts:
             db.executescript(script)
         return _schema(db)
 

@@ -1,12 +1,11 @@
 """Finds what is wrong with a database, and saves what can be saved. Its statements are made from the schema."""
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sagelet_engine.base.database import NewerSchema, StoreUnavailable, connect, foreign_schema, opened
+from sagelet_engine.base.database import Schema, StoreUnavailable, connect, foreign_schema, opened
 from sagelet_engine.base.held_files import first_bytes
 
 #: How many of SQLite's own findings are reported.
@@ -14,23 +13,20 @@ _MOST = 10
 _HEADER = b"SQLite format 3\0"
 
 
-def damage_of(path: Path, migrations: Sequence[str], *, quick: bool = False) -> list[str]:
+def damage_of(path: Path, schema: Schema, *, quick: bool = False) -> list[str]:
     """Returns all that is wrong with a database's file, in words. `quick`: without the indexes' content and foreign
     keys.
 
-    Raises NewerSchema.
+    Raises UnknownSchema.
     """
     if not has_header(path):
         return ["file is not a database"]
     try:
         with opened(path) as db:
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
-            if version > len(migrations):
-                raise NewerSchema(
-                    f"{path} has schema {version}, this sagelet knows up to {len(migrations)}: use the newer sagelet"
-                )
+            schema.check(path, version)
             # This comes first, because SQLite's check evaluates the expressions of indexes.
-            if (foreign := foreign_schema(db, migrations[:version])) is not None:
+            if (foreign := foreign_schema(db, schema.until(version))) is not None:
                 return [foreign]
             kind = "quick_check" if quick else "integrity_check"
             found = [str(row[0]) for row in db.execute(f"PRAGMA {kind}({_MOST})")]
@@ -62,12 +58,12 @@ class Saved:
     cut: list[str] = field(default_factory=list)
 
 
-def save(source: Path, target: Path, migrations: Sequence[str]) -> Saved:
+def save(source: Path, target: Path, schema: Schema) -> Saved:
     """Makes a new database with our own schema of all rows that can be read. Nothing is written to `source`."""
     saved = Saved()
     with closing(sqlite3.connect(target, isolation_level=None)) as new:
-        version = _version(source, len(migrations))
-        for script in migrations[:version]:
+        version = _version(source, schema)
+        for script in schema.until(version):
             new.executescript(script)
         new.execute(f"PRAGMA user_version = {version}")
         triggers = new.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
@@ -87,11 +83,11 @@ def save(source: Path, target: Path, migrations: Sequence[str]) -> Saved:
     return saved
 
 
-def _version(source: Path, newest: int) -> int:
+def _version(source: Path, schema: Schema) -> int:
     with suppress(sqlite3.Error), closing(connect(source)) as old:
-        found = int(old.execute("PRAGMA user_version").fetchone()[0])
-        return found if 0 < found <= newest else newest
-    return newest
+        version = int(old.execute("PRAGMA user_version").fetchone()[0])
+        return version if schema.first <= version <= schema.version else schema.version
+    return schema.version
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, saved: Saved) -> None:

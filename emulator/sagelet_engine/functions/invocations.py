@@ -242,8 +242,7 @@ class Invocations:
         account, region = note["account"], note["region"]
         url = self._url(self._runtime.endpoint_host)
         seconds = _SESSION_SECONDS + note["timeout_seconds"]
-        # An earlier version wrote no jobs.
-        session = self._functions.credentials(account, note["role"], note["name"], seconds, note.get("jobs", ()))
+        session = self._functions.credentials(account, note["role"], note["name"], seconds, note["jobs"])
         return {
             "AWS_REGION": region,
             "AWS_DEFAULT_REGION": region,

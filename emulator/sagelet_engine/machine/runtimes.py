@@ -17,7 +17,7 @@ from sagelet_engine.runtimes.node import kept_packages
 from sagelet_engine.runtimes.node.confinement import Exceptions
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles, is_loopback
-from sagelet_engine.state.identity import names_of
+from sagelet_engine.state.identity import id_of
 
 if TYPE_CHECKING:
     from sagelet_engine.runtimes.docker.engine import DockerFacts
@@ -129,14 +129,12 @@ def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
     from sagelet_engine.runtimes.docker.engine import connect
     from sagelet_engine.runtimes.docker.runtime import DockerRuntime
 
-    owner, *former = names_of(settings.data)
     return DockerRuntime(
         connect(),
-        owner,
+        id_of(settings.data),
         clock,
         Exceptions(settings.writable_images, settings.root_images),
         settings.log_bytes,
-        former=former,
         data=str(settings.data.resolve()),
     )
 
@@ -153,7 +151,7 @@ def _docker(runtime: "DockerRuntime", facts: "DockerFacts", host: str) -> Choice
 def _slurm(settings: Settings, clock: Clock) -> Choice:
     from sagelet_engine.runtimes.slurm.setup import set_up
 
-    found = set_up(settings, names_of(settings.data), _stand_in(settings), clock)
+    found = set_up(settings, id_of(settings.data), _stand_in(settings), clock)
     return Choice(found.runtime, found.reason, found.listen)
 
 

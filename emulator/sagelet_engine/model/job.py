@@ -212,7 +212,7 @@ class Job:
     launched: bool = False
     #: Local reference of the image that stands in for TrainingImage. None until it is resolved.
     image: str | None = None
-    #: Name of the runtime that runs its hosts. Empty until it is resolved, and for a job of an older server.
+    #: Name of the runtime that runs its hosts. Empty until it is resolved.
     runtime: str = ""
     #: GPUs leased to the job, by UUID.
     gpus: tuple[str, ...] = ()

@@ -177,7 +177,7 @@ class PipelineExecution(Orchestration):
     #: UserContext of who started it, and of who changed it last.
     created_by: JsonObject = field(default_factory=dict)
     modified_by: JsonObject = field(default_factory=dict)
-    #: PipelineVersionId. None: an earlier sagelet started it.
+    #: PipelineVersionId.
     pipeline_version: int | None = None
 
     @property

@@ -1,6 +1,6 @@
 """Refuses a new definition for what would fail when it runs.
 
-`parse` reads what an earlier sagelet stored, so these rules are apart from it. Their sources are what SDK v2 writes
+`parse` reads what is stored already, so these rules are apart from it. Their sources are what SDK v2 writes
 (`sagemaker/workflow`) and the JSON schema of definitions that the page "Pipelines overview" of the developer guide
 links. What neither of them forbids is not refused.
 """

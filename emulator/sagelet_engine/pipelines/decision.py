@@ -172,7 +172,7 @@ class _State:
 
     def _evaluated(self, step: Step, run: StepRun) -> StepRun:
         """Returns a step with its arguments, ended if nothing is to be made. Raises one of UNUSABLE."""
-        # An earlier sagelet may have stored what is refused now.
+        # An import may have brought what Create refuses.
         for fault in function_faults(step):
             raise Unresolved(fault)
         if step.type == "Condition":

@@ -12,14 +12,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.base.database import Database
+from sagelet_engine.base.database import Database, Schema
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty, DiskFull, NoSuchBucket, NoSuchUpload
 from sagelet_engine.s3.records import Bucket, ObjectPart, StoredObject, Upload, UploadedPart
 
-MIGRATIONS = (
-    """
+SCHEMA = Schema(
+    first=3,
+    tables="""
     CREATE TABLE buckets (
         name TEXT PRIMARY KEY, account TEXT NOT NULL, region TEXT NOT NULL, created_ms INTEGER NOT NULL
     );
@@ -42,9 +43,7 @@ MIGRATIONS = (
         size INTEGER NOT NULL, etag TEXT NOT NULL, modified_ms INTEGER NOT NULL, checksums TEXT NOT NULL,
         file_id TEXT, PRIMARY KEY (upload_id, number)
     ) WITHOUT ROWID;
-    """,
-    # Completed uploads: a client that lost the answer and repeats the call gets the same answer.
-    """
+    -- Completed uploads: a client that lost the answer and repeats the call gets the same answer.
     CREATE TABLE completions (
         upload_id TEXT PRIMARY KEY,
         bucket TEXT NOT NULL REFERENCES buckets (name) ON DELETE CASCADE, key BLOB NOT NULL,
@@ -53,9 +52,7 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX completions_by_bucket ON completions (bucket);
     CREATE INDEX completions_by_age ON completions (completed_ms);
-    """,
-    # What owners configure for their buckets. A document is in the form of S3's model, or null after its deletion.
-    """
+    -- What owners configure for their buckets. A document is in the form of S3's model, or null after its deletion.
     CREATE TABLE configuration (
         bucket TEXT NOT NULL REFERENCES buckets (name) ON DELETE CASCADE,
         kind TEXT NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (bucket, kind, id)
@@ -81,7 +78,7 @@ class Catalog(Database):
     """Buckets, objects and uploads of one store. Several processes may have it open."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, MIGRATIONS)
+        super().__init__(path, SCHEMA)
 
     # --- buckets ----------------------------------------------------------------------------------------------
 

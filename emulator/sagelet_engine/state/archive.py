@@ -5,7 +5,7 @@
     s3/catalog.db              buckets, objects, multipart uploads under way
     s3/files/FILE_ID           their bytes, by the names that the catalogue has for them
     jobs/..., warm-pools/...   directories of ended jobs, caches of warm pools
-    hub/...                    records and files of the hub's repositories (format 2)
+    hub/...                    records and files of the hub's repositories
     sagelet-export-end.json    number of members before it, and the SHA-256 of all of them: the last member
 
 The digest covers names, kinds and bytes, so it finds an archive that was cut, changed or put together from several.
@@ -33,7 +33,6 @@ from sagelet_engine.base.packing import Padded, member_of, unseen
 from sagelet_engine.base.tarballs import COMPRESS_LEVEL
 from sagelet_engine.base.wire import JsonObject
 
-#: An archive without a hub has format 1, which older sagelets can read.
 FORMAT = 2
 HEAD = "sagelet-export.json"
 END = "sagelet-export-end.json"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from sagelet_engine.base.database import NewerSchema, StoreUnavailable, remove_database, schema_of
+from sagelet_engine.base.database import Schema, StoreUnavailable, remove_database, schema_of
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.compile_cache.store import DIRECTORY as COMPILE_CACHE
 from sagelet_engine.data import removal
@@ -17,7 +17,7 @@ from sagelet_engine.hub.store import DIRECTORY as HUB
 from sagelet_engine.runtimes.node.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
 from sagelet_engine.s3.names import ESCAPED, is_bucket_name
-from sagelet_engine.store import schema as sql_schema
+from sagelet_engine.store.schema import SCHEMA as JOBS_SCHEMA
 
 JOBS_DATABASE = "sagelet.db"
 OBJECTS = "s3"
@@ -104,22 +104,22 @@ def check_is_data_directory(data: Path) -> None:
 
 
 def check_data_directory(data: Path, *, damaged: bool = False) -> None:
-    """Raises NoDataDirectory, StoreUnavailable, and NewerSchema for content that this sagelet does not know.
+    """Raises NoDataDirectory, StoreUnavailable, and UnknownSchema for content that this sagelet does not know.
 
     `damaged`: accepts databases that cannot be read.
     """
     check_is_data_directory(data)
     if not damaged:
         check_complete(data)
-    for name, known in SCHEMAS.items():
+    for name, schema in SCHEMAS.items():
         try:
-            found = schema_of(data / name)
+            version = schema_of(data / name)
         except StoreUnavailable:
             if not damaged:
                 raise
             continue
-        if found is not None and found > known:
-            raise NewerSchema(f"{data / name} has schema {found}, this sagelet knows up to {known}: use the newer one")
+        if version is not None:
+            schema.check(data / name, version)
     for name in EVERYTHING:
         if (data / name).is_symlink():
             raise SettingsError(
@@ -127,12 +127,8 @@ def check_data_directory(data: Path, *, damaged: bool = False) -> None:
             )
 
 
-#: The scripts that make each database, by its name.
-MIGRATIONS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {JOBS_DATABASE: sql_schema.MIGRATIONS, CATALOG: catalog.MIGRATIONS}
-)
-#: The schema version that this sagelet writes, by database.
-SCHEMAS: Mapping[str, int] = MappingProxyType({name: len(scripts) for name, scripts in MIGRATIONS.items()})
+#: The schema of each database, by its name.
+SCHEMAS: Mapping[str, Schema] = MappingProxyType({JOBS_DATABASE: JOBS_SCHEMA, CATALOG: catalog.SCHEMA})
 
 
 def clear(data: Path, name: str) -> Path | None:

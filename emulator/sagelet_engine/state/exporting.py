@@ -50,7 +50,7 @@ class Exported:
 def export_data(data: Path, target: Path, *, job_files: bool = True) -> Exported:
     """Writes all of a data directory to a new file. `job_files`: with the directories of jobs.
 
-    Raises NoDataDirectory, NewerSchema, SettingsError, DamagedObject, DamagedRepository.
+    Raises NoDataDirectory, UnknownSchema, SettingsError, DamagedObject, DamagedRepository.
     """
     compressed = _compressed(target)
     contents.check_data_directory(data)
@@ -133,7 +133,7 @@ class _Snapshot:
         jobs, sizes = sum(self.store.counts().values()), [stored.size for stored in self.catalog.every_object()]
         ended = [Path("jobs", job.account, job.region, job.id) for job in self.store.ended_jobs()]
         self.close()
-        with archive.writing(out, _head(hub=bool(self._repositories)), compressed=compressed) as writer:
+        with archive.writing(out, _head(), compressed=compressed) as writer:
             writer.file(archive.DATABASE, self._database)
             writer.file(archive.CATALOG, self._catalog)
             self._write_objects(writer)
@@ -229,10 +229,9 @@ def _link(path: Path, target: Path) -> None:
         link_or_copy(path, opened, target)
 
 
-def _head(*, hub: bool) -> dict[str, object]:
-    schemas = {archive.DATABASE: contents.SCHEMAS[contents.JOBS_DATABASE]}
+def _head() -> dict[str, object]:
+    schemas = {archive.DATABASE: contents.SCHEMAS[contents.JOBS_DATABASE].version}
     return {
-        "format": archive.FORMAT if hub else 1,
         "sagelet": sagelet_engine.__version__,
-        "schemas": {**schemas, archive.CATALOG: contents.SCHEMAS[contents.CATALOG]},
+        "schemas": {**schemas, archive.CATALOG: contents.SCHEMAS[contents.CATALOG].version},
     }

@@ -97,7 +97,7 @@ def collect_stopped(
 ) -> Garbage:
     """Removes garbage from a data directory that no server uses. `runtimes`: those that may have started its hosts.
 
-    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse.
+    Raises NoDataDirectory, UnknownSchema, DataDirectoryInUse.
     """
     contents.check_data_directory(data)
     lock = lock_directory(data)

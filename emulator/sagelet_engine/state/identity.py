@@ -6,20 +6,17 @@ files are copies, too), and gets an id of its own. So the id that hosts carry, a
 that they lock, belongs to one directory only.
 """
 
-import hashlib
 import json
 import logging
-import os
 import shutil
 import uuid
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sagelet_engine.base import held_files, json_files
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import write_private
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.runtimes.node import host_files, run_dirs
+from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.state.directory_identity import DirectoryIdentity
 
 log = logging.getLogger(__name__)
@@ -27,7 +24,6 @@ log = logging.getLogger(__name__)
 FILE = "identity.json"
 #: The number of hexadecimal digits of an id. It is in the names of containers and in Slurm's comments.
 _LENGTH = 24
-_DATABASE = "sagelet.db"
 _HOSTS = ("jobs/*/*/*/*/run", "jobs/*/*/*/attempt-*/*/run")
 _FEEDERS = ("jobs/*/*/*/pipe", "jobs/*/*/*/attempt-*/pipe")
 
@@ -36,25 +32,16 @@ _FEEDERS = ("jobs/*/*/*/pipe", "jobs/*/*/*/attempt-*/pipe")
 class Identity:
     id: str
     place: DirectoryIdentity
-    #: The name that hosts may carry if an older sagelet started them, which knew directories by their paths.
-    former: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Returns the names of the directory that hosts may carry. New hosts get the first."""
-        return (self.id, *self.former)
 
 
-def names_of(data: Path) -> tuple[str, ...]:
-    """Returns the names of a data directory that hosts may carry, whoever owns it now. The directory's owner uses
+def id_of(data: Path) -> str:
+    """Returns the id that the hosts of a data directory carry, whoever owns it now. The directory's owner uses
     `establish`.
 
-    A copy that nobody has taken yet has no hosts. Raises SettingsError.
+    A directory that nobody has taken yet has no hosts, so its id is nobody's. Raises SettingsError.
     """
-    found = _read(data)
-    if found is None:
-        return (_path_name(data),)
-    return found.names if found.place.is_of_same(DirectoryIdentity.of(data)) else (_new_id(),)
+    known = _read(data)
+    return known.id if known is not None and known.place.is_of_same(DirectoryIdentity.of(data)) else _new_id()
 
 
 def establish(data: Path) -> Identity:
@@ -64,28 +51,20 @@ def establish(data: Path) -> Identity:
     """
     for half_written in data.glob(f".{FILE}.*"):
         half_written.unlink(missing_ok=True)
-    here, found = DirectoryIdentity.of(data), _read(data)
-    if found is None:
-        return _write(data, _first(data, here))
-    if not found.place.is_of_same(here):
-        log.warning(
-            "%s is a copy of %s and has an id of its own from now on: what runs there is left alone, and jobs that "
-            "were running when the copy was made end here as failed", data, found.place.path,
-        )  # fmt: skip
+    here, known = DirectoryIdentity.of(data), _read(data)
+    if known is None or not known.place.is_of_same(here):
+        if known is not None:
+            log.warning(
+                "%s is a copy of %s and has an id of its own from now on: what runs there is left alone, and jobs that "
+                "were running when the copy was made end here as failed", data, known.place.path,
+            )  # fmt: skip
         forget_hosts(data)
         return _write(data, Identity(_new_id(), here))
-    return found if found.place == here else _write(data, replace(found, place=here))
-
-
-def forget_former(data: Path, identity: Identity) -> Identity:
-    """Drops the former name, once no host that an older sagelet started runs any more."""
-    return _write(data, replace(identity, former=())) if identity.former else identity
+    return known if known.place == here else _write(data, replace(known, place=here))
 
 
 def forget_hosts(data: Path) -> None:
-    """Removes the notes of running hosts from a copied directory, because the hosts are its original's. Raises
-    OSError.
-    """
+    """Removes the notes of running hosts from a directory that is a copy, or has lost its id. Raises OSError."""
     for name in ("hosts", "slurm"):
         shutil.rmtree(data / "runtime" / name, ignore_errors=True)
     for pattern in _HOSTS:
@@ -98,37 +77,6 @@ def forget_hosts(data: Path) -> None:
             (feeder / "feeder.json").unlink(missing_ok=True)
 
 
-def _first(data: Path, here: DirectoryIdentity) -> Identity:
-    """Returns the identity of a directory that is new, or that an older sagelet made."""
-    if not (data / _DATABASE).exists():
-        return Identity(_new_id(), here)
-    if _was_elsewhere(data):
-        forget_hosts(data)
-        return Identity(_new_id(), here)
-    return Identity(_new_id(), here, former=(_path_name(data),))
-
-
-def _was_elsewhere(data: Path) -> bool:
-    """True if an older sagelet started hosts in a directory that this one is a copy of."""
-    elsewhere = [path for path in _known_run_dirs(data) if not Path(path).is_relative_to(os.path.realpath(data))]
-    # A host of this directory, from when it had another path, holds its lock.
-    ours = any(held_files.is_locked(run_dirs.here(path, data) / host_files.LOCK) for path in elsewhere)
-    return bool(elsewhere) and not ours
-
-
-def _known_run_dirs(data: Path) -> list[str]:
-    known = [json_files.read_json(path) or {} for path in (data / "runtime" / "hosts").glob("*/*.json")]
-    orders = [json_files.read_json(path) or {} for path in (data / "runtime" / "slurm").glob("*/go.json")]
-    paths = [str(one["run_dir"]) for one in known if "run_dir" in one]
-    paths += [str(path) for order in orders for path in order.get("run_dirs", ())]
-    return [os.path.realpath(path) for path in paths if os.path.isabs(path)]
-
-
-def _path_name(data: Path) -> str:
-    """Returns the name that sagelet used for a directory before there were ids."""
-    return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
-
-
 def _new_id() -> str:
     return uuid.uuid4().hex[:_LENGTH]
 
@@ -137,7 +85,7 @@ def _read(data: Path) -> Identity | None:
     path = data / FILE
     try:
         said: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-        return Identity(str(said["id"]), DirectoryIdentity(**said["place"]), tuple(said["former"]))
+        return Identity(str(said["id"]), DirectoryIdentity(**said["place"]))
     except FileNotFoundError:
         return None
     except OSError as error:

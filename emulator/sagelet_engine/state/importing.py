@@ -32,8 +32,8 @@ _FILE_ID = re.compile("[0-9a-f]{32}")
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
-class NewerArchive(SageletError):
-    """The archive was written by a newer sagelet."""
+class UnknownArchive(SageletError):
+    """The archive was written by a newer sagelet, or before the first release."""
 
 
 class DataThere(SettingsError):
@@ -53,7 +53,7 @@ class Imported:
 def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
     """Fills an empty data directory or, with `replace`, replaces the content of one.
 
-    Raises DataThere, NoDataDirectory, DataDirectoryInUse, ArchiveDamaged, NewerArchive, NewerSchema, SettingsError.
+    Raises DataThere, NoDataDirectory, DataDirectoryInUse, ArchiveDamaged, UnknownArchive, UnknownSchema, SettingsError.
     """
     if not source.is_file():
         raise SettingsError(f"{source}: no such file")
@@ -150,19 +150,15 @@ def _check_head(head: JsonObject) -> None:
     if not isinstance(head.get("format"), int):
         raise ArchiveDamaged("the archive does not say its format")
     if head["format"] > archive.FORMAT:
-        raise NewerArchive(
+        raise UnknownArchive(
             f"The archive has format {head['format']} (sagelet {head.get('sagelet')}), this sagelet knows up to "
             f"{archive.FORMAT}: use the newer sagelet"
         )
     schemas = head.get("schemas")
-    known = {archive.DATABASE: contents.SCHEMAS["sagelet.db"], archive.CATALOG: contents.SCHEMAS[contents.CATALOG]}
-    for name, number in known.items():
-        found = schemas.get(name) if isinstance(schemas, dict) else None
-        if isinstance(found, int) and found > number:
-            raise NewerArchive(
-                f"The archive's {name} has schema {found} (sagelet {head.get('sagelet')}), this sagelet knows up to "
-                f"{number}: use the newer sagelet"
-            )
+    for name, place in ((archive.DATABASE, contents.JOBS_DATABASE), (archive.CATALOG, contents.CATALOG)):
+        version = schemas.get(name) if isinstance(schemas, dict) else None
+        if isinstance(version, int) and (why := contents.SCHEMAS[place].why_unknown(version)) is not None:
+            raise UnknownArchive(f"The archive's {name} (sagelet {head.get('sagelet')}) {why}")
 
 
 def _check_databases(root: Path) -> None:
@@ -170,7 +166,7 @@ def _check_databases(root: Path) -> None:
     here.
     """
     for place, name in ((contents.JOBS_DATABASE, archive.DATABASE), (contents.CATALOG, archive.CATALOG)):
-        for why in damage_of(root / place, contents.MIGRATIONS[place]):
+        for why in damage_of(root / place, contents.SCHEMAS[place]):
             raise ArchiveDamaged(f"{name}: {why}")
 
 

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from sagelet_engine.base.database import DatabaseDamaged, NewerSchema, StoreUnavailable, schema_of
+from sagelet_engine.base.database import DatabaseDamaged, StoreUnavailable, UnknownSchema, schema_of
 from sagelet_engine.base.database_damage import damage_of, has_header
 from sagelet_engine.state import contents
 
@@ -18,13 +18,13 @@ def damage(data: Path) -> dict[str, list[str]]:
     out.
     """
     found: dict[str, list[str]] = {}
-    for name, migrations in contents.MIGRATIONS.items():
+    for name, schema in contents.SCHEMAS.items():
         if (lost := contents.lost_database(data, name)) is not None:
             found[name] = [lost]
         elif (data / name).exists():
             try:
-                found[name] = [why for why in damage_of(data / name, migrations, quick=True) if not _is_busy(why)]
-            except NewerSchema:
+                found[name] = [why for why in damage_of(data / name, schema, quick=True) if not _is_busy(why)]
+            except UnknownSchema:
                 found[name] = []
     return found
 
@@ -37,7 +37,7 @@ class IntegrityCheck(threading.Thread):
         self._data = data
         self._closing = closing
         #: The databases that a server has opened before this is made.
-        self._names = [name for name in contents.MIGRATIONS if (data / name).exists()]
+        self._names = [name for name in contents.SCHEMAS if (data / name).exists()]
         self._found: dict[str, list[str]] = {}
 
     def run(self) -> None:

@@ -22,7 +22,7 @@ def reset_data(data: Path, scope: str, runtimes: Sequence[Runtime]) -> list[Path
     """Removes what `scope` (one of contents.SCOPES) names. Running hosts of its jobs are killed first.
 
     `runtimes`: all that may have started them. Returns where files of others that were in the way are now. Raises
-    NoDataDirectory, NewerSchema, DataDirectoryInUse, RuntimeUnavailable, DirectoryStays, DiskFull.
+    NoDataDirectory, UnknownSchema, DataDirectoryInUse, RuntimeUnavailable, DirectoryStays, DiskFull.
     """
     contents.check_data_directory(data, damaged=True)
     names = contents.SCOPES[scope]

@@ -30,24 +30,6 @@ FACTS = ("training_seconds", "billable_seconds", "retained_seconds")
 
 #: The columns of a list. The index of its usual order has them, so a list reads no record.
 LISTED = "id, account, region, name, kind, created_ms, modified_ms, status, secondary, training_end_ms, shown"
-#: The last three are copies from the record, which every write of a record makes anew.
-LIST_MIGRATION = """
-    ALTER TABLE jobs ADD COLUMN secondary TEXT NOT NULL DEFAULT '';
-    ALTER TABLE jobs ADD COLUMN training_end_ms INTEGER;
-    ALTER TABLE jobs ADD COLUMN shown TEXT;
-    UPDATE jobs SET
-        secondary = coalesce(json_extract(record, '$.secondary'), ''),
-        training_end_ms = json_extract(record, '$.training_end_ms'),
-        shown = CASE WHEN coalesce(
-            json_extract(record, '$.warm_pool'), json_extract(record, '$.failure_reason'),
-            json_extract(record, '$.exit_message')
-        ) IS NOT NULL THEN json_extract(record, '$.warm_pool', '$.failure_reason', '$.exit_message') END
-        WHERE json_valid(record);
-    DROP INDEX jobs_by_creation;
-    CREATE INDEX jobs_by_creation ON jobs (
-        account, region, kind, created_ms, id, status, modified_ms, name, secondary, training_end_ms, shown
-    );
-    """
 #: The record of each kind of job.
 _RECORDS: Mapping[JobKind, type[Job]] = {JobKind.TRAINING: TrainingJob, JobKind.PROCESSING: ProcessingJob}
 
@@ -84,12 +66,9 @@ def decode(text: str, version: int, tags: dict[str, str]) -> Job:
     fields["transitions"] = tuple(_transition(entry) for entry in fields["transitions"])
     fields["stop_cause"] = StopCause(fields["stop_cause"]) if fields["stop_cause"] else None
     fields["verdict"] = _verdict(fields["verdict"]) if fields["verdict"] else None
-    fields["attempts"] = tuple(_attempt(entry) for entry in fields.get("attempts", ()))
-    # A record from before attempts existed.
-    fields.setdefault("attempt_start_ms", fields["training_start_ms"])
-    # A record from before there were orchestrations has no parent.
-    fields["parent"] = Parent(**fields["parent"]) if fields.get("parent") else None
-    fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
+    fields["attempts"] = tuple(_attempt(entry) for entry in fields["attempts"])
+    fields["parent"] = Parent(**fields["parent"]) if fields["parent"] else None
+    fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields["warm_pool"] else None
     if fields.get("compilation"):
         fields["compilation"] = Compilation(**fields["compilation"])
     fields["gpus"] = tuple(fields["gpus"])
@@ -126,9 +105,7 @@ def decode_listed(
 
 
 def _key(fields: dict[str, str]) -> JobKey:
-    """Returns the job's key. A record from before kinds existed is a training job's."""
-    kind = _KINDS[fields.get("kind", JobKind.TRAINING.value)]
-    return JobKey(fields["account"], fields["region"], fields["name"], kind)
+    return JobKey(fields["account"], fields["region"], fields["name"], _KINDS[fields["kind"]])
 
 
 def _transition(fields: JsonObject) -> Transition:
@@ -144,4 +121,4 @@ def _warm_pool(fields: JsonObject) -> WarmPool:
 
 
 def _verdict(fields: JsonObject) -> Verdict:
-    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"], fields.get("cause", ""))
+    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"], fields["cause"])

@@ -10,7 +10,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
-MIGRATION = """
+TABLES = """
     CREATE TABLE iam (
         account TEXT NOT NULL, partition TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL,
         PRIMARY KEY (account, partition, kind, name)

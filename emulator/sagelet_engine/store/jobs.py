@@ -33,7 +33,7 @@ from sagelet_engine.store import orchestrations as sql_orchestrations
 from sagelet_engine.store import pipelines as sql_pipelines
 from sagelet_engine.store import registry as sql_registry
 from sagelet_engine.store import search as sql_search
-from sagelet_engine.store.schema import MIGRATIONS
+from sagelet_engine.store.schema import SCHEMA
 
 T = TypeVar("T")
 #: Sorts after every text that continues a prefix, so an index can serve the range.
@@ -78,7 +78,7 @@ class Store(Database):
         self.registry = sql_registry.Registry(self._rows, self._write)
         self.iam = sql_iam.IamRecords(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
-        super().__init__(path, MIGRATIONS, waiting)
+        super().__init__(path, SCHEMA, waiting)
 
     @contextmanager
     def _changing(self, durable: bool = True) -> Iterator[sqlite3.Connection]:

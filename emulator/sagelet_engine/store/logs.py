@@ -103,7 +103,7 @@ class Lines:
         """Returns a metric's samples in order. If there are more than `most`, returns the lowest and the highest of
         equal parts, so peaks stay.
 
-        `host`: only those of this host's lines. Samples that an older server has stored are of host "".
+        `host`: only those of this host's lines.
         """
         which = (job_id, name, *([] if host is None else [host]))
         where = "FROM metric_points WHERE job_id = ? AND name = ?" + ("" if host is None else " AND host = ?")
@@ -245,25 +245,27 @@ def _key(row: tuple[int, int, int, str], stream_id: int, sign: int) -> tuple[int
     return sign * row[1], sign * stream_id, sign * row[0]
 
 
-MIGRATION = """
-    CREATE TABLE log_groups (
-        account TEXT NOT NULL, region TEXT NOT NULL, created_ms INTEGER NOT NULL, retention_days INTEGER,
-        tags TEXT NOT NULL DEFAULT '{}', PRIMARY KEY (account, region)
+TABLES = """
+    CREATE TABLE log_streams (
+        id INTEGER PRIMARY KEY,
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE, host TEXT NOT NULL, attempt INTEGER NOT NULL,
+        account TEXT NOT NULL, region TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        position TEXT, first_ms INTEGER, last_ms INTEGER, ingested_ms INTEGER, events INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0, UNIQUE (account, region, name)
+    );
+    CREATE UNIQUE INDEX log_streams_by_attempt ON log_streams (job_id, host, attempt);
+    CREATE TABLE log_events (
+        stream_id INTEGER NOT NULL REFERENCES log_streams (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL, time_ms INTEGER NOT NULL, ingested_ms INTEGER NOT NULL, text TEXT NOT NULL,
+        PRIMARY KEY (stream_id, seq)
     ) WITHOUT ROWID;
-    ALTER TABLE log_streams ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
-    """
-
-#: Jobs of each kind have a log group.
-KINDS_MIGRATION = """
-    ALTER TABLE log_streams ADD COLUMN kind TEXT NOT NULL DEFAULT 'training-job';
-    CREATE TABLE log_groups_of_kinds (
+    CREATE INDEX log_events_by_time ON log_events (stream_id, time_ms, seq);
+    -- Jobs of each kind have a log group.
+    CREATE TABLE log_groups (
         account TEXT NOT NULL, region TEXT NOT NULL, kind TEXT NOT NULL, created_ms INTEGER NOT NULL,
         retention_days INTEGER, tags TEXT NOT NULL DEFAULT '{}', PRIMARY KEY (account, region, kind)
     ) WITHOUT ROWID;
-    INSERT INTO log_groups_of_kinds
-        SELECT account, region, 'training-job', created_ms, retention_days, tags FROM log_groups;
-    DROP TABLE log_groups;
-    ALTER TABLE log_groups_of_kinds RENAME TO log_groups;
     """
 
 _HIDE = "UPDATE log_streams SET deleted = 1, first_ms = NULL, last_ms = NULL, ingested_ms = NULL, bytes = 0"

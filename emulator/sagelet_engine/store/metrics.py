@@ -12,7 +12,20 @@ from sagelet_engine.model.sinks import MetricPoint
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
-MIGRATION = """
+TABLES = """
+    -- The host is the one whose line a point is from.
+    CREATE TABLE metric_points (
+        seq INTEGER PRIMARY KEY,
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE, host TEXT NOT NULL,
+        name TEXT NOT NULL, value REAL NOT NULL, time_ms INTEGER NOT NULL
+    );
+    CREATE INDEX metric_points_by_name ON metric_points (job_id, name, seq);
+    -- The newest value of a metric that was NaN or infinite, and the number of the newest finite one before it.
+    CREATE TABLE not_finite_points (
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        name TEXT NOT NULL, value TEXT NOT NULL, time_ms INTEGER NOT NULL, after_seq INTEGER NOT NULL,
+        PRIMARY KEY (job_id, name)
+    ) WITHOUT ROWID;
     CREATE TABLE host_points (
         job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         host TEXT NOT NULL, name TEXT NOT NULL, time_ms INTEGER NOT NULL, value REAL NOT NULL,
@@ -25,16 +38,6 @@ MIGRATION = """
     );
     CREATE INDEX component_points_by_name ON component_points (account, region, component, name, seq);
     CREATE INDEX component_points_by_job ON component_points (job_id) WHERE job_id IS NOT NULL;
-    """
-
-
-#: The newest value of a metric that was NaN or infinite, and the number of the newest finite one before it.
-NOT_FINITE_MIGRATION = """
-    CREATE TABLE not_finite_points (
-        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-        name TEXT NOT NULL, value TEXT NOT NULL, time_ms INTEGER NOT NULL, after_seq INTEGER NOT NULL,
-        PRIMARY KEY (job_id, name)
-    ) WITHOUT ROWID;
     """
 
 

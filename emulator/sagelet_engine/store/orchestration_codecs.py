@@ -93,7 +93,7 @@ def _tuning_job(fields: JsonObject) -> TuningJob:
     fields["counters"] = Counters(**fields["counters"])
     fields["best"] = _trial(fields["best"]) if fields["best"] else None
     fields["ending"] = Ending(fields["ending"]) if fields["ending"] else None
-    fields["warm_start"] = _warm_start(fields["warm_start"]) if fields.get("warm_start") else None
+    fields["warm_start"] = _warm_start(fields["warm_start"]) if fields["warm_start"] else None
     return TuningJob(**fields)
 
 

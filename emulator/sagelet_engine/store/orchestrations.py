@@ -30,7 +30,18 @@ T = TypeVar("T")
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
-MIGRATION = """
+#: What a child made itself: a name, an ARN or a token. NULL for the result of another execution's step.
+_MADE = (
+    "CASE WHEN json_valid(record) THEN CASE WHEN coalesce(json_extract(record, '$.cached_from'),"
+    " json_extract(record, '$.selected_from')) IS NULL THEN json_extract(record, '$.made') END END"
+)
+#: The cache key of a child that made its result itself and succeeded.
+_CACHE_KEY = (
+    "CASE WHEN json_valid(record) THEN CASE WHEN json_extract(record, '$.status') = 'Succeeded'"
+    " AND json_extract(record, '$.cached_from') IS NULL THEN nullif(json_extract(record, '$.cache_key'), '') END END"
+)
+_ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.end_ms') END"
+TABLES = f"""
     CREATE TABLE orchestrations (
         id TEXT PRIMARY KEY, kind TEXT NOT NULL,
         account TEXT NOT NULL, region TEXT NOT NULL, name TEXT NOT NULL, arn TEXT NOT NULL UNIQUE,
@@ -45,8 +56,15 @@ MIGRATION = """
     ) WITHOUT ROWID;
     CREATE TABLE orchestration_children (
         orchestration_id TEXT NOT NULL REFERENCES orchestrations (id) ON DELETE CASCADE,
-        ordinal INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (orchestration_id, ordinal)
+        ordinal INTEGER NOT NULL, list_order INTEGER NOT NULL, record TEXT NOT NULL,
+        PRIMARY KEY (orchestration_id, ordinal)
     ) WITHOUT ROWID;
+    -- A page of a list reads its own children by the index, because an execution may have thousands of steps.
+    CREATE INDEX orchestration_children_in_order ON orchestration_children (orchestration_id, list_order);
+    -- A step finds earlier results, and a job the step that made it, without reading the history.
+    CREATE INDEX orchestration_children_by_made ON orchestration_children ({_MADE}) WHERE {_MADE} IS NOT NULL;
+    CREATE INDEX orchestration_children_by_cache_key ON orchestration_children ({_CACHE_KEY}, {_ENDED})
+        WHERE {_CACHE_KEY} IS NOT NULL;
     CREATE TABLE noted_orchestrations (seq INTEGER PRIMARY KEY, orchestration_id TEXT NOT NULL,
         version INTEGER NOT NULL, record TEXT NOT NULL, tags TEXT);
     CREATE TRIGGER note_first_orchestration AFTER INSERT ON orchestrations BEGIN
@@ -60,32 +78,6 @@ MIGRATION = """
             SELECT json_group_object(key, value) FROM orchestration_tags WHERE orchestration_id = old.id
         ) WHERE orchestration_id = old.id;
     END;
-    """
-
-#: A page of a list reads its own children by the index, because an execution may have thousands of steps.
-LIST_MIGRATION = """
-    ALTER TABLE orchestration_children ADD COLUMN list_order INTEGER NOT NULL DEFAULT 0;
-    UPDATE orchestration_children SET list_order =
-        coalesce(CASE WHEN json_valid(record) THEN json_extract(record, '$.begun') END, ordinal);
-    CREATE INDEX orchestration_children_in_order ON orchestration_children (orchestration_id, list_order);
-    """
-
-#: What a child made itself: a name, an ARN or a token. NULL for the result of another execution's step.
-_MADE = (
-    "CASE WHEN json_valid(record) THEN CASE WHEN coalesce(json_extract(record, '$.cached_from'),"
-    " json_extract(record, '$.selected_from')) IS NULL THEN json_extract(record, '$.made') END END"
-)
-#: The cache key of a child that made its result itself and succeeded.
-_CACHE_KEY = (
-    "CASE WHEN json_valid(record) THEN CASE WHEN json_extract(record, '$.status') = 'Succeeded'"
-    " AND json_extract(record, '$.cached_from') IS NULL THEN nullif(json_extract(record, '$.cache_key'), '') END END"
-)
-_ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.end_ms') END"
-#: A step finds earlier results, and a job the step that made it, without reading the history.
-HISTORY_MIGRATION = f"""
-    CREATE INDEX orchestration_children_by_made ON orchestration_children ({_MADE}) WHERE {_MADE} IS NOT NULL;
-    CREATE INDEX orchestration_children_by_cache_key ON orchestration_children ({_CACHE_KEY}, {_ENDED})
-        WHERE {_CACHE_KEY} IS NOT NULL;
     """
 
 _TAGS = "SELECT json_group_object(key, value) FROM orchestration_tags AS t WHERE t.orchestration_id"

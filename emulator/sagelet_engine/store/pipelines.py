@@ -12,7 +12,7 @@ from sagelet_engine.model.pipeline import Pipeline, PipelineKey
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
-MIGRATION = """
+TABLES = """
     CREATE TABLE pipelines (
         arn TEXT PRIMARY KEY, account TEXT NOT NULL, region TEXT NOT NULL, name TEXT NOT NULL,
         created_ms INTEGER NOT NULL, record TEXT NOT NULL
@@ -22,9 +22,7 @@ MIGRATION = """
         arn TEXT NOT NULL REFERENCES pipelines (arn) ON DELETE CASCADE, version INTEGER NOT NULL,
         created_ms INTEGER NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (arn, version)
     ) WITHOUT ROWID;
-    """
-#: ClientRequestTokens of deletions, so that a repeated one finds what it did.
-DELETIONS_MIGRATION = """
+    -- ClientRequestTokens of deletions, so that a repeated one finds what it did.
     CREATE TABLE deleted_pipelines (
         arn TEXT NOT NULL, token TEXT NOT NULL, deleted_ms INTEGER NOT NULL, PRIMARY KEY (arn, token)
     ) WITHOUT ROWID;

@@ -13,7 +13,7 @@ from sagelet_engine.model.registry import RegistryEntry, RegistryKey, RegistryKi
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
-MIGRATION = """
+TABLES = """
     CREATE TABLE registry (
         arn TEXT NOT NULL UNIQUE, account TEXT NOT NULL, region TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
         created_ms INTEGER NOT NULL, group_arn TEXT, approval TEXT, token TEXT NOT NULL, record TEXT NOT NULL

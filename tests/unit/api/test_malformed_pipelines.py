@@ -306,7 +306,7 @@ def test_an_update_is_checked_too(idle: ApiWorld) -> None:
         idle.sagemaker.update_pipeline(PipelineName="Updated", PipelineDefinition=message(get("Execution.Nope")))
 
 
-#: What an earlier sagelet may have stored, or what is known only at run time, with the step's reason.
+#: What an import may have brought, or what is known only at run time, with the step's reason.
 FAILING = {
     "a job's name is a number": (odd(TrainingJobName=get("Parameters.Number")), "must be a text, not 3"),
     "Join without values": (fail("Odd", {"Std:Join": {"On": "-"}}), "Std:Join.Values must be a list"),

@@ -9,14 +9,14 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet_engine.base.database import NewerSchema, StoreUnavailable
+from sagelet_engine.base.database import StoreUnavailable, UnknownSchema
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.execution.job_context import Detached
 from sagelet_engine.model.job import JobStatus, SecondaryStatus
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.store.schema import MIGRATIONS
+from sagelet_engine.store.schema import SCHEMA
 from support.world import World, key, until
 
 #: More writes of the record than a job's life has.
@@ -299,12 +299,12 @@ def test_an_engine_that_cannot_start_frees_the_data_directory(world: World, tmp_
         with sqlite3.connect(world.settings.data / "sagelet.db") as db:
             db.execute("PRAGMA user_version = 99")
         db.close()
-    with pytest.raises(NewerSchema if broken == "schema" else SettingsError) as caught:
+    with pytest.raises(UnknownSchema if broken == "schema" else SettingsError) as caught:
         world.unstarted(image_rules=rules)
     assert caught.value
     lock_directory(world.settings.data).close()
     assert open_files(tmp_path) == []
     if broken == "schema":
         with sqlite3.connect(world.settings.data / "sagelet.db") as db:
-            db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            db.execute(f"PRAGMA user_version = {SCHEMA.version}")
         db.close()

@@ -2,8 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.execution.outbox import BATCH
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.store.schema import MIGRATIONS
 from support.fakes import FakeStatuses
 from support.world import World, key, request, until
 
@@ -186,19 +184,3 @@ def test_new_messages_and_tags_are_no_statuses(world: World, sink: FakeStatuses)
     until(lambda: left(world) == 0)
     world.host("one").end(0)
     until(lambda: told(sink) == LIFE)
-
-
-def test_jobs_from_before_there_were_notes_are_not_told_of(tmp_path: Path, make_world: Callable[..., World]) -> None:
-    before = next(number for number, script in enumerate(MIGRATIONS) if "noted_statuses" in script)
-    (tmp_path / "0/data").mkdir(parents=True)
-    with closing(sqlite3.connect(tmp_path / "0/data/sagelet.db")) as old:
-        old.executescript((SCHEMAS / f"sagelet-{before}.sql").read_text(encoding="utf-8"))
-        old.executescript("PRAGMA foreign_keys = ON; DELETE FROM jobs WHERE terminal = 0")
-    world = make_world()
-    world.create("two")
-    world.host("two").end(0)
-    assert isinstance(world.statuses, FakeStatuses)
-    sink = world.statuses
-    until(lambda: told(sink, "two") == LIFE)
-    assert told(sink, "done") == []
-    assert world.job("done").terminal

@@ -1,6 +1,5 @@
 """The store: what is durable, guarded, ordered, and what a crash leaves."""
 
-import json
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet_engine.base.database import MOST_IDLE, DatabaseDamaged, NewerSchema, StoreUnavailable
+from sagelet_engine.base.database import MOST_IDLE, DatabaseDamaged, StoreUnavailable, UnknownSchema
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound
 from sagelet_engine.model import lifecycle, training
 from sagelet_engine.model.job import JobStatus, PoolStatus, SecondaryStatus, StopCause, WarmPool
@@ -22,11 +21,9 @@ from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.search import Condition, Group, JobSearch, Kind, Operator, Property
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.store import codec
 from sagelet_engine.store import logs as sql_append
 from sagelet_engine.store import search as sql_search
 from sagelet_engine.store.jobs import StaleRecord, Store
-from sagelet_engine.store.schema import MIGRATIONS
 from support.world import key, request
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -88,35 +85,6 @@ def test_a_record_with_attempts_comes_back_whole(store: Store) -> None:
     store.insert(job)
     assert store.get_by_id("id") == job
     assert (job.attempt, job.launch_id, job.running_ms(6000)) == (2, "id-2", 3000)
-
-
-def test_a_job_that_an_older_sagelet_started_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its record knows no attempts and its log stream is the first attempt's."""
-    with monkeypatch.context() as patch:
-        patch.setattr("sagelet_engine.store.jobs.MIGRATIONS", MIGRATIONS[:1])
-        Store(tmp_path / "sagelet.db").close()
-    job = lifecycle.advance(
-        training.create(key("one"), "id", request("one"), {}, 1000), SecondaryStatus.DOWNLOADING, 2000
-    )
-    record = json.loads(codec.encode(job))
-    for name in ("attempts", "attempt_start_ms", "spot_discount"):
-        del record[name]
-    with sqlite3.connect(tmp_path / "sagelet.db") as db:
-        db.execute(
-            "INSERT INTO jobs VALUES ('id', ?, ?, 'one', ?, 'InProgress', 1000, 2000, 0, 0, ?)",
-            (ACCOUNT, REGION, job.key.arn, json.dumps(record)),
-        )
-        db.execute(
-            "INSERT INTO log_streams (job_id, host, account, region, name, created_ms)"
-            " VALUES ('id', 'algo-1', ?, ?, 'one/algo-1-2', 2000)",
-            (ACCOUNT, REGION),
-        )
-    db.close()
-    store = Store(tmp_path / "sagelet.db")
-    found = store.get_by_id("id")
-    assert found == job
-    assert found.running_ms(3000) == 1000
-    assert store.open_stream(found, "algo-1", "one/algo-1-9", 9000).name == "one/algo-1-2"
 
 
 def test_an_update_of_an_older_version_is_refused(store: Store) -> None:
@@ -448,40 +416,9 @@ def test_streams_are_found_by_prefix_taken_literally(store: Store) -> None:
 # --- the file -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_file_gets_every_migration(store: Store, tmp_path: Path) -> None:
+def test_a_new_file_has_a_log(store: Store, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "sagelet.db") as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-def test_only_new_migrations_are_applied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(store, "one")
-    store.close()
-    monkeypatch.setattr("sagelet_engine.store.jobs.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN note TEXT"))
-    assert names(Store(tmp_path / "sagelet.db")) == ["one"]
-    with sqlite3.connect(tmp_path / "sagelet.db") as db:
-        assert db.execute("SELECT note FROM jobs").fetchall() == [(None,)]
-
-
-def test_a_migration_that_fails_leaves_the_file_as_it_was(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.close()
-    broken = "CREATE TABLE half (a); CREATE TABLE half (a)"
-    with monkeypatch.context() as patch:
-        patch.setattr("sagelet_engine.store.jobs.MIGRATIONS", (*MIGRATIONS, broken))
-        with pytest.raises(StoreUnavailable, match="half"):
-            Store(tmp_path / "sagelet.db")
-    add(Store(tmp_path / "sagelet.db"), "one")
-
-
-def test_a_file_of_a_newer_sagelet_is_refused(store: Store, tmp_path: Path) -> None:
-    store.close()
-    with sqlite3.connect(tmp_path / "sagelet.db") as db:
-        db.execute("PRAGMA user_version = 99")
-    db.close()
-    with pytest.raises(NewerSchema, match=r"schema 99.*newer sagelet"):
-        Store(tmp_path / "sagelet.db")
 
 
 def test_a_database_that_stays_locked_is_unavailable(
@@ -527,7 +464,7 @@ def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "sagelet.db") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(NewerSchema):
+    with pytest.raises(UnknownSchema):
         Store(tmp_path / "sagelet.db")
     assert open_files(tmp_path) == []
 

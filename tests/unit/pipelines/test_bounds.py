@@ -159,7 +159,7 @@ def test_an_experiment_that_is_named_by_itself_has_no_name(other: str) -> None:
     text = json.dumps({**json.loads(definition(fail("a", "x"))), "PipelineExperimentConfig": names})
     with pytest.raises(InvalidDefinition, match="refers to PipelineExperimentConfig itself"):
         check(text)
-    # One that an earlier version took.
+    # One that an import brought.
     with pytest.raises(Unresolved, match="PipelineExperimentConfig has no"):
         resolve(get("PipelineExperimentConfig.TrialName"), replace(scope({}), experiment=names))
 

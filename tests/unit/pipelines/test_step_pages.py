@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sagelet_engine.model.pipeline import PipelineExecution, PipelineKey, StepRun, StepState, StepStatus
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION, encode, encode_child
-from sagelet_engine.store.schema import MIGRATIONS
+from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
 
 EXECUTION = PipelineExecution(
     PipelineKey("123456789012", "us-east-1", "Pipe").execution("abcdefghijkl"), "e" * 32, {}, 1000, 1000
@@ -24,29 +23,6 @@ def pages(store: Store, *, newest_first: bool) -> list[list[str]]:
         found.append([run.name for run in page])
         after = page[-1].list_order
     return found[1:]
-
-
-def test_steps_that_an_earlier_sagelet_stored_are_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "sagelet.db"
-    with closing(sqlite3.connect(path)) as db:
-        for script in MIGRATIONS[:10]:
-            db.executescript(script)
-        db.execute("PRAGMA user_version = 10")
-        db.execute("PRAGMA journal_mode = WAL")
-        key = EXECUTION.key
-        row = (EXECUTION.id, key.kind.value, key.account, key.region, key.name, key.arn, "Completed", 1000, 1000, 1, 1)
-        db.execute("INSERT INTO orchestrations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, encode(EXECUTION)))
-        rows = [(EXECUTION.id, run.ordinal, encode_child(run)) for run in RUNS]
-        # What cannot be read stays as it is, for `sagelet check`.
-        rows.append((EXECUTION.id, 11, "damaged"))
-        db.executemany("INSERT INTO orchestration_children VALUES (?, ?, ?)", rows)
-        db.commit()
-    store = Store(path)
-    first = store.orchestrations.of(PIPELINE_EXECUTION).children_page(EXECUTION.id, None, 10, newest_first=False)
-    assert [run.name for run in first] == [run.name for run in RUNS[::-1]]
-    store.close()
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT list_order FROM orchestration_children WHERE record = 'damaged'").fetchone() == (11,)
 
 
 def test_pages_read_their_own_steps_by_the_index(tmp_path: Path) -> None:

@@ -154,9 +154,3 @@ def test_what_was_printed_is_known_after_a_restart() -> None:
     second = LineAssembler(last.position)
     second.feed(frame for frame in frames if frame.ns >= second.since_ns)
     assert (first.printed, second.printed) == (sum(size_in_log(one.payload) for one in frames[:13]), size)
-
-
-def test_a_position_of_an_older_release_is_understood() -> None:
-    frames = [Frame(STDOUT, T + i, b"%d\n" % i) for i in range(4)]
-    position = read(frames[:2])[-1].position.rpartition("-")[0]
-    assert [line.text for line in read(frames, position)] == ["2", "3"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.base.clock import SystemClock
-from sagelet_engine.base.database import NewerSchema
+from sagelet_engine.base.database import UnknownSchema
 from sagelet_engine.base.errors import DataDirectoryInUse, SageletError, SettingsError
 from sagelet_engine.s3.errors import DamagedObject
 from sagelet_engine.s3.multipart import NamedPart, Uploads
@@ -20,7 +20,7 @@ from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state.archive import ArchiveDamaged
 from sagelet_engine.state.contents import NoDataDirectory
 from sagelet_engine.state.exporting import export_data
-from sagelet_engine.state.importing import DataThere, NewerArchive, import_data
+from sagelet_engine.state.importing import DataThere, UnknownArchive, import_data
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.store.jobs import Store
 from support.data_directory import ACCOUNTS, KEYS, PART, add_linked, add_uploads, contents, fill
@@ -232,8 +232,9 @@ HOSTILE: dict[str, tuple[Change, type[SageletError], str]] = {
     "no head": (lambda members: members.__delitem__(0), ArchiveDamaged, "begins with"),
     "no end": (lambda members: members.__delitem__(-1), ArchiveDamaged, "too early"),
     "behind the end": (lambda members: members.append(member(f"{JOB}/f")), ArchiveDamaged, "after its end"),
-    "format": (headed(format=3), NewerArchive, "format 3 .* up to 2"),
-    "schema": (headed(schemas={"sagelet.db": 99}), NewerArchive, r"sagelet\.db has schema 99 .* up to \d"),
+    "format": (headed(format=3), UnknownArchive, "format 3 .* up to 2"),
+    "schema": (headed(schemas={"sagelet.db": 99}), UnknownArchive, r"sagelet\.db .* has schema 99, .* up to \d"),
+    "old schema": (headed(schemas={"sagelet.db": 15}), UnknownArchive, r"has schema 15, .* before the first release"),
 }  # fmt: skip
 
 
@@ -323,6 +324,6 @@ def test_a_newer_data_directory_is_refused_before_it_is_touched(data: Path, tmp_
     with store._connection() as db:
         db.execute("PRAGMA user_version = 99")
     store.close()
-    with pytest.raises(NewerSchema, match="schema 99"):
+    with pytest.raises(UnknownSchema, match="schema 99"):
         export_data(data, tmp_path / "saved.tar")
     assert names(tmp_path) == {"data"}

@@ -64,15 +64,6 @@ def test_an_export_has_it_all(data: Path, tmp_path: Path, ending: str) -> None:
     assert set(HubStore(tmp_path / "new").blobs()) == set(HubStore(data).blobs())
 
 
-def test_an_older_sagelet_reads_an_archive_without_a_hub(tmp_path: Path) -> None:
-    fill(tmp_path / "data")
-    export_data(tmp_path / "data", tmp_path / "saved.tar")
-    with tarfile.open(tmp_path / "saved.tar") as opened:
-        head = opened.extractfile("sagelet-export.json")
-        assert head is not None
-        assert b'"format": 1' in head.read()
-
-
 def test_a_changed_file_ends_the_export(data: Path, tmp_path: Path) -> None:
     blob = blob_of(data, "a/model.bin")
     blob.chmod(0o600)

@@ -1,6 +1,5 @@
-"""Which directory is which: moved, copied, restored, and one that an older sagelet made."""
+"""Which directory is which: moved, copied, restored, and one that has lost its id."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.state import identity
 from sagelet_engine.state.directory_identity import DirectoryIdentity
-from sagelet_engine.state.identity import Identity, names_of
+from sagelet_engine.state.identity import Identity, id_of
 from sagelet_engine.state.owner import lock_directory
 
 JOB = Path("jobs/123456789012/us-east-1", "a" * 32)
@@ -61,7 +60,7 @@ def hosts_are_known(data: Path) -> bool:
 def test_an_id_stays_and_is_private(data: Path) -> None:
     first = established(data)
     assert established(data) == first
-    assert names_of(data) == (first.id,)
+    assert id_of(data) == first.id
     assert (data / identity.FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -69,7 +68,7 @@ def test_a_moved_directory_keeps_its_id_and_its_hosts(data: Path, tmp_path: Path
     first = established(data)
     add_host(data, data)
     moved = data.rename(tmp_path / "moved")
-    assert names_of(moved) == (first.id,)
+    assert id_of(moved) == first.id
     assert established(moved).id == first.id
     assert hosts_are_known(moved)
 
@@ -89,11 +88,20 @@ def test_a_copy_gets_an_id_of_its_own_and_forgets_hosts(data: Path, tmp_path: Pa
     else:
         subprocess.run([*how.split(), str(data), str(target)], check=True, timeout=60)
     # Nobody has it yet: it has no hosts, whoever asks.
-    assert names_of(target) != names_of(target)
+    assert id_of(target) != id_of(target)
     assert established(target).id != first.id
     assert not hosts_are_known(target)
     assert hosts_are_known(data)
     assert established(data) == first
+
+
+def test_a_directory_that_lost_its_id_counts_as_a_copy(data: Path) -> None:
+    first = established(data)
+    add_host(data, data)
+    (data / identity.FILE).unlink()
+    assert id_of(data) != id_of(data)
+    assert established(data).id != first.id
+    assert not hosts_are_known(data)
 
 
 def test_an_ended_host_of_a_copy_stays_as_it_ended(data: Path, tmp_path: Path) -> None:
@@ -125,39 +133,6 @@ def test_half_an_identity_file_is_removed_and_a_damaged_one_refused(data: Path) 
     (data / identity.FILE).write_text("{")
     with pytest.raises(SettingsError, match="or remove it"):
         lock_directory(data)
-
-
-# --- directories that an older sagelet made ---------------------------------------------------------------------------
-
-
-def test_an_older_directory_is_known_by_its_path_until_its_jobs_have_ended(data: Path) -> None:
-    (data / "sagelet.db").touch()
-    by_path = names_of(data)
-    add_host(data, data)
-    found = established(data)
-    assert found.names == (found.id, *by_path)
-    assert hosts_are_known(data)
-    assert identity.forget_former(data, found).names == (found.id,)
-    assert names_of(data) == (found.id,)
-
-
-def test_a_copy_of_an_older_directory_forgets_hosts(data: Path, tmp_path: Path) -> None:
-    (data / "sagelet.db").touch()
-    add_host(data, data)
-    shutil.copytree(data, tmp_path / "copy")
-    assert established(tmp_path / "copy").former == ()
-    assert not hosts_are_known(tmp_path / "copy")
-    assert hosts_are_known(data)
-
-
-def test_an_older_directory_that_was_moved_keeps_hosts_that_run(data: Path, tmp_path: Path) -> None:
-    (data / "sagelet.db").touch()
-    run = add_host(data, data)
-    moved = data.rename(tmp_path / "moved")
-    with (moved / run.relative_to(data) / host_files.LOCK).open("w") as shim:
-        fcntl.flock(shim, fcntl.LOCK_EX)
-        established(moved)
-    assert hosts_are_known(moved)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

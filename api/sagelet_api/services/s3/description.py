@@ -148,13 +148,13 @@ def checksums(stored: StoredObject) -> dict[str, str]:
 
 
 def encryption(kept: Request) -> Output:
-    """Returns the encryption in the attributes. Attributes of earlier versions may have none, and were SSE-S3's."""
+    """Returns the encryption in the attributes. Attributes without any are of SSE-S3."""
     said = _sayable(kept)
     return {name: said[name] for name in ENCRYPTION_MEMBERS if name in said} or _SSE_S3
 
 
 def _sayable(kept: Request) -> Output:
-    """Returns the attributes that can be headers. Earlier versions kept whatever a presigned URL brought.
+    """Returns the attributes that can be headers. An imported catalogue may have any.
 
     Metadata that cannot be a header is counted, as S3 counts SOAP's.
     """

@@ -70,7 +70,6 @@ def trial_summary(job: TuningJob, trial: Trial, running: TrainingJob | None) -> 
             answer[name] = seconds(time_ms)
     if trial.failure_reason is not None:
         answer["FailureReason"] = trial.failure_reason
-    # A trial of an older sagelet may have failed with an objective.
     if trial.succeeded:
         objective = job.spec.definition(trial.definition).objective
         answer["FinalHyperParameterTuningJobObjectiveMetric"] = {

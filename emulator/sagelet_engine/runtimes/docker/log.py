@@ -145,10 +145,10 @@ class LineAssembler:
     """Makes lines of frames: joins the pieces of long lines, for each stream, and gives each line its position."""
 
     def __init__(self, position: str | None) -> None:
-        parts = position.split("-") if position else []
-        cursors = [Cursor(*map(int, part.split("."))) for part in parts[:2]] or [START] * 2
+        *parts, printed = position.split("-") if position else ("0",)
+        cursors = [Cursor(*map(int, part.split("."))) for part in parts] or [START] * 2
         #: Bytes in Docker's log of all lines delivered so far, including those of earlier followers.
-        self.printed = int(parts[2]) if len(parts) > 2 else 0
+        self.printed = int(printed)
         self._out, self._err = map(_Stream, cursors)
         for stream, cursor in zip((self._out, self._err), cursors, strict=True):
             stream.deliver(*cursor)

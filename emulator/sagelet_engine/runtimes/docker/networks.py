@@ -6,7 +6,7 @@ container reaches another: making and removing a network takes a third of a seco
 
 import ipaddress
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from docker.errors import APIError, NotFound
@@ -30,10 +30,10 @@ APART = {"com.docker.network.bridge.enable_icc": "false"}
 class JobNetworks:
     """Makes, finds and removes the networks of jobs. Its methods raise docker-py's errors."""
 
-    def __init__(self, api: Any, owners: Sequence[str]) -> None:
-        """`owners`: the names of the data directory in labels. New networks get the first."""
+    def __init__(self, api: Any, owner: str) -> None:
+        """`owner`: the data directory's id, in labels."""
         self._api = api
-        self._owners = owners
+        self._owner = owner
         self._may_share = True
 
     def join(self, plan: LaunchPlan) -> tuple[str, dict[str, str]]:
@@ -47,16 +47,15 @@ class JobNetworks:
 
     def remove(self, job_id: str) -> None:
         """Removes the networks that a job has for itself. Missing ones are not an error."""
-        for owner in self._owners:
-            for network, _ in self._labelled(spec.job_labels(job_id, owner)):
-                try:
-                    self._api.remove_network(network)
-                except NotFound:
-                    continue
+        for network, _ in self._labelled(spec.job_labels(job_id, self._owner)):
+            try:
+                self._api.remove_network(network)
+            except NotFound:
+                continue
 
     def jobs(self) -> set[str]:
         """Returns the ids of jobs that have a network for themselves."""
-        return {labels[spec.JOB_ID] for _, labels in self._labelled({spec.OWNER: self._owners[0]})}
+        return {labels[spec.JOB_ID] for _, labels in self._labelled({spec.OWNER: self._owner})}
 
     def _labelled(self, labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
         """Returns the ids and all labels of the networks that have these."""
@@ -83,7 +82,7 @@ class JobNetworks:
 
     def _own(self, plan: LaunchPlan) -> tuple[str, str]:
         """Returns name and subnet of the network that the job has for itself."""
-        name = spec.network_name(plan, self._owners[0])
+        name = spec.network_name(plan, self._owner)
         try:
             return name, self._subnet(name)
         except NotFound:
@@ -124,5 +123,5 @@ class JobNetworks:
             internal=plan.network_isolation,
             options=spec.network_options(plan),
             check_duplicate=True,
-            labels=spec.job_labels(plan.job_id, self._owners[0]),
+            labels=spec.job_labels(plan.job_id, self._owner),
         )

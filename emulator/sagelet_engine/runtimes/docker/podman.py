@@ -34,7 +34,7 @@ class PodmanNetworks(JobNetworks):
             "driver": "bridge",
             "internal": plan.network_isolation,
             "dns_enabled": False,  # all hosts are in /etc/hosts
-            "labels": spec.job_labels(plan.job_id, self._owners[0]),
+            "labels": spec.job_labels(plan.job_id, self._owner),
             # Networks with this option do not reach each other.
             "options": {"isolate": "true"},
         }

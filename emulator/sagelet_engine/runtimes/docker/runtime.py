@@ -6,7 +6,7 @@ The state of a host is in Docker: labels find it, `inspect` observes it, and Doc
 import fcntl
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 
@@ -72,7 +72,7 @@ def _explanation(error: Exception) -> str:
 class DockerRuntime:
     """Runs hosts as containers. Servers may share one engine: each sees only the containers of its `owner`.
 
-    `former`: earlier names of the data directory, in the labels of older containers. `data`: its path, for people.
+    `owner`: the data directory's id. `data`: its path, for people.
     """
 
     name = "docker"
@@ -92,7 +92,6 @@ class DockerRuntime:
         exceptions: Exceptions = NO_EXCEPTIONS,
         log_bytes: int = DEFAULT_LOG,
         *,
-        former: Sequence[str] = (),
         data: str = "",
     ) -> None:
         self._exceptions = exceptions
@@ -101,7 +100,6 @@ class DockerRuntime:
         self._client = client
         self._api = client.api
         self._owner = owner
-        self._owners = (owner, *former)
         self._data = data
         #: By container: why Podman could not start its command. Podman does not keep it.
         self._not_started: dict[str, Observation] = {}
@@ -121,11 +119,11 @@ class DockerRuntime:
 
     @cached_property
     def _networks(self) -> JobNetworks:
-        return self._networks_of(self._owners)
+        return self._networks_of(self._owner)
 
-    def _networks_of(self, owners: Sequence[str]) -> JobNetworks:
+    def _networks_of(self, owner: str) -> JobNetworks:
         kind = podman.PodmanNetworks if self.facts().podman else JobNetworks
-        return kind(self._api, owners)
+        return kind(self._api, owner)
 
     def has_image(self, reference: str) -> bool:
         with _answering():
@@ -153,8 +151,6 @@ class DockerRuntime:
             raise ClientFault(
                 "Podman's Docker API gives containers no GPUs. Use a Docker Engine, or `sagelet up --runtime process`"
             )
-        if (begun := self._begun_by_another_name(plan.job_id)) is not None:
-            return begun._launch(plan)
         try:
             network, addresses = self._networks.join(plan)
             failpoint(Failpoint.BEFORE_HOST)
@@ -183,7 +179,7 @@ class DockerRuntime:
             for one in () if dry_run else lost:
                 with suppress(NotFound):
                     self._api.remove_container(one["Id"], force=True, v=True)
-                self._networks_of((one["Labels"][spec.OWNER],)).remove(one["Labels"][spec.JOB_ID])
+                self._networks_of(one["Labels"][spec.OWNER]).remove(one["Labels"][spec.JOB_ID])
         return [f"container {one['Names'][0].lstrip('/')}, whose data directory was deleted" for one in lost]
 
     def _is_lost(self, container: str) -> bool:
@@ -283,19 +279,8 @@ class DockerRuntime:
             self._networks.remove(job_id)
 
     def _containers(self, job_id: str) -> list[DockerAnswer]:
-        labels = [spec.job_labels(job_id, owner) for owner in self._owners]
-        return [one for each in labels for one in self._api.containers(all=True, filters=spec.as_filters(each))]
-
-    def _begun_by_another_name(self, job_id: str) -> "DockerRuntime | None":
-        """Returns the runtime with the names of an older sagelet that began this launch, or None if none did.
-
-        That launch is finished with those names, or each host would exist twice.
-        """
-        for former in self._owners[1:]:
-            older = DockerRuntime(self._client, former, self._clock, self._exceptions, self._log_bytes, data=self._data)
-            if job_id in older.jobs():
-                return older
-        return None
+        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
+        return list(self._api.containers(all=True, filters=filters))
 
     def _handle(self, container: str) -> Handle | None:
         try:

@@ -34,9 +34,8 @@ HOLDING = (WAITING | UNDER_WAY) - {"COMPLETING", "STAGE_OUT"}
 
 
 class SlurmQueue:
-    """Allocations of one server. Servers may share a cluster and a user: each sees only those of its `owner`.
-
-    `former`: earlier names of the data directory, in the comments of older allocations.
+    """Allocations of one server. Servers may share a cluster and a user: each sees only those of its `owner`, the
+    data directory's id.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class SlurmQueue:
         remote_files: MakeRemoteFiles | None = None,
         afterwards: Sequence[str] = (),
         *,
-        former: Sequence[str] = (),
         sized: bool = True,
     ) -> None:
         """`python`: the nodes' interpreter. `rules`: the user's rules for partitions and the like.
@@ -60,7 +58,6 @@ class SlurmQueue:
         self._slurm = slurm
         self._state_dir = state_dir
         self._owner = owner
-        self._owners = (owner, *former)
         self._python = python
         self._rules = rules
         self._remote_files = remote_files
@@ -146,14 +143,14 @@ class SlurmQueue:
     def jobs(self) -> set[str]:
         """Returns the jobs that have a waiting or running allocation under the current name of the data directory."""
         there = [job for job in self.look(anew=True).values() if job.state in WAITING | UNDER_WAY]
-        return {found for job in there if (found := slurm_script.job_id_of(job.comment, (self._owner,)))}
+        return {found for job in there if (found := slurm_script.job_id_of(job.comment, self._owner))}
 
     def look(self, *, anew: bool = False) -> Mapping[str, SlurmJob]:
         """Returns all allocations of this server that Slurm knows. Raises RuntimeUnavailable."""
         with self._guard:
             begun = time.monotonic()
             if anew or begun >= self._stale_at:
-                found = ((slurm_script.job_id_of(job.comment, self._owners), job) for job in self._slurm.jobs())
+                found = ((slurm_script.job_id_of(job.comment, self._owner), job) for job in self._slurm.jobs())
                 self._jobs = {job_id: job for job_id, job in found if job_id is not None}
                 took = time.monotonic() - begun
                 self._stale_at = time.monotonic() + max(LOOK_S, SHARE * took)

@@ -2,7 +2,7 @@
 
 import shlex
 import string
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sagelet_engine.model.cluster import AllocationRequest
@@ -137,11 +137,11 @@ def key(owner: str, job_id: str) -> str:
     return f"{MARK}:{owner}:{job_id}"
 
 
-def job_id_of(comment: str, owners: Collection[str]) -> str | None:
+def job_id_of(comment: str, owner: str) -> str | None:
     """Returns the job id in a comment, or None if the job is not this server's."""
     mark, _, rest = comment.partition(":")
     whose, _, job_id = rest.partition(":")
-    return job_id if mark == MARK and whose in owners and job_id else None
+    return job_id if mark == MARK and whose == owner and job_id else None
 
 
 def _limit(order: AllocationRequest) -> Sequence[str]:

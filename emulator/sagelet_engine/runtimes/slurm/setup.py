@@ -1,6 +1,6 @@
 """Sets up the slurm runtime of a server. Checks what it needs at the server's start, before any job waits for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,8 @@ class SlurmSetup:
     listen: tuple[str, ...]
 
 
-def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: Clock) -> SlurmSetup:
-    """Returns the runtime. `owners`: names of the data directory; new jobs get the first.
+def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> SlurmSetup:
+    """Returns the runtime. `owner`: the data directory's id.
 
     Raises SettingsError with the remedy.
     """
@@ -51,7 +51,6 @@ def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: 
     python = stand_in.command[0]
     shared = settings.slurm_files is SlurmFiles.SHARED
     seen = check_shared(settings.data, slurm.node_hosts()) if shared else ""
-    owner, *former = owners
     task = _task(settings, owner, stand_in, known)
     queue = SlurmQueue(
         slurm,
@@ -61,7 +60,6 @@ def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: 
         rules,
         None if shared else _remote_files(settings.data),
         task.afterwards,
-        former=former,
         sized=settings.slurm_size is SlurmSize.INSTANCE,
     )
     runtime = SlurmRuntime(settings.data / "runtime", queue, task, clock, address.name)

@@ -24,7 +24,7 @@ _URI = re.compile(r's3://([^/"]+)')
 def check_data(data: Path, account: str, region: str, *, repair: bool = False) -> Report:
     """Checks a data directory that no server uses, and repairs it with `repair`.
 
-    `account`, `region`: for buckets whose owner nothing else tells. Raises NoDataDirectory, NewerSchema,
+    `account`, `region`: for buckets whose owner nothing else tells. Raises NoDataDirectory, UnknownSchema,
     DataDirectoryInUse, SettingsError.
     """
     contents.check_is_data_directory(data)

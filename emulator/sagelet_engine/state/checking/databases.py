@@ -26,13 +26,13 @@ class State(Enum):
 
 
 def check_database(data: Path, name: str, report: Report, aside: Aside) -> State:
-    """Checks a database. Raises NewerSchema, OSError."""
+    """Checks a database. Raises UnknownSchema, OSError."""
     path = data / name
     if (lost := contents.lost_database(data, name)) is not None:
         return _lost(data, name, lost, report, aside)
     if not path.exists():
         return State.NONE
-    found = damage_of(path, contents.MIGRATIONS[name])
+    found = damage_of(path, contents.SCHEMAS[name])
     if not found:
         return State.SOUND
     mended = _replace(data, name, aside) if report.repair else ""
@@ -56,11 +56,11 @@ def _replace(data: Path, name: str, aside: Aside) -> str:
     kept = aside.leave_copy(name)
     if name == contents.JOBS_DATABASE:
         with changing(data) as change:
-            saved = save(data / name, change.new / name, contents.MIGRATIONS[name])
+            saved = save(data / name, change.new / name, contents.SCHEMAS[name])
             change.commit([name])
     else:
         with workspace(data) as place:
-            saved = save(data / name, place / "new.db", contents.MIGRATIONS[name])
+            saved = save(data / name, place / "new.db", contents.SCHEMAS[name])
             # A crash in between leaves objects without a catalogue. The next repair makes one from their files.
             remove_database(data / name)
             (place / "new.db").rename(data / name)

@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.base import extraction, json_files, left_on_node, nofollow
+from sagelet_engine.base import extraction, left_on_node, nofollow
 from sagelet_engine.base.extraction import Parts
 from sagelet_engine.base.volume import room
 from sagelet_engine.runtimes.node import host_end
@@ -64,9 +64,6 @@ class _Delivery:
             self._left_out(_whole(name, content, MOST_WORD))
         elif name in manifest.words:
             self._word(parts, member, content)
-        elif manifest.end and name == json_files.reserved(manifest.end):
-            # Nodes of earlier servers send the space reserved for the end.
-            return True
         elif not manifest.carries(parts):
             raise BadBatch(f"{name!r} is not what a host sends")
         else:
