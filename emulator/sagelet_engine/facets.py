@@ -99,6 +99,10 @@ class JobsOf(Generic[J]):
         self._scheduler.wake()
         self._supervisors.notify(job)
 
+    def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> J:
+        """Makes a job durable and queues it. `request`: a validated body of the kind's Create. Raises JobNameInUse."""
+        raise NotImplementedError
+
     def delete(self, key: JobKey) -> None:
         """Deletes a job; see Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable,
         DirectoryStays.
@@ -164,10 +168,8 @@ class Jobs(JobsOf[TrainingJob]):
         parent: Parent | None = None,
         job_id: str | None = None,
     ) -> TrainingJob:
-        """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body.
-
-        `job_id`: given by an orchestration, so that a repeat does not make a second job. Raises JobNameInUse, also if
-        the id is in use.
+        """`job_id`: given by an orchestration, so that a repeat does not make a second job. Raises JobNameInUse, also
+        if the id is in use.
         """
         now_ms, job_id = self._clock.now_ms(), job_id or uuid.uuid4().hex
         return self._insert(training.create(key, job_id, request, tags, now_ms, self._spot_discount, parent))
@@ -273,7 +275,6 @@ class ProcessingJobs(JobsOf[ProcessingJob]):
     kind, record = JobKind.PROCESSING, ProcessingJob
 
     def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> ProcessingJob:
-        """Makes a job durable and queues it. `request`: a validated CreateProcessingJob body. Raises JobNameInUse."""
         return self._insert(processing.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms()))
 
 

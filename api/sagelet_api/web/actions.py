@@ -36,7 +36,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.post("/stop")
     def stop(name: str) -> Any:
-        site.jobs.stop_training_job(context(), {"TrainingJobName": name})
+        site.jobs.stop(context(), {"TrainingJobName": name})
         return shown(name)
 
     @routes.get("/interrupt")
@@ -65,7 +65,7 @@ def blueprint(site: Site) -> "Blueprint":
         text = request.form.get("request", "")
         try:
             body = validate("sagemaker", "CreateTrainingJob", parse_json(text.encode()))
-            site.jobs.create_training_job(context(), body)
+            site.jobs.create(context(), body)
         except AwsError as error:
             page = render_template("clone.html", job=site.job(name), text=escaped(text), error=error)
             return page, error.status

@@ -46,7 +46,7 @@ def blueprint(site: Site) -> "Blueprint":
 
 
 def _facts(site: Site, job: TrainingJob) -> TemplateValues:
-    described = site.jobs.describe_training_job(context(), {"TrainingJobName": job.key.name})
+    described = site.jobs.describe(context(), {"TrainingJobName": job.key.name})
     return {
         "job": job,
         "described": described,
