@@ -11,6 +11,7 @@ from sagelet_engine.telemetry.compiler.reading import workers_of
 from support import same_model
 from support.same_model import TOLERANCES
 from support.training_host import Ended, TrainingHost
+from support.xla_workers import TINY, UNOPTIMIZED
 
 pytestmark = pytest.mark.xla
 
@@ -187,7 +188,8 @@ WORKERS = """
 
 
 def run(base: Path, script: str, *, code: int = 0, **variables: str) -> Ended:
-    host = TrainingHost(base, {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", **variables})
+    # One of both ways has Python itself.
+    host = TrainingHost(base, {**TINY, **variables}, forked=variables != ONCE)
     host.script(script)
     ended = host.run(ASKED)
     assert ended.code == code, ended.log
@@ -277,7 +279,7 @@ def test_dropout_draws_anew_at_each_step_and_the_same_as_if_traced(trained: tupl
 
 def test_the_same_models(tmp_path: Path) -> None:
     names = ["gpt2", "bert", "conv"]
-    kinds: dict[str, dict[str, str] | None] = {"native": None, "once": ONCE}
+    kinds: dict[str, dict[str, str] | None] = {"native": None, "once": UNOPTIMIZED | ONCE}
     trained = {}
     for kind, variables in kinds.items():
         under_way = same_model.start(

@@ -12,6 +12,7 @@ import pytest
 
 from sagelet_engine.images.context import find_root
 from support.flat import numbers
+from support.xla_workers import UNOPTIMIZED
 
 pytestmark = pytest.mark.xla
 
@@ -88,9 +89,9 @@ class Trained:
 
 
 def run(program: str, **variables: str) -> Any:
-    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **variables}
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(find_root() / "runtime"), **UNOPTIMIZED}
     command = [sys.executable, PROGRAMS / program]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environ | variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
