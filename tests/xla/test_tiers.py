@@ -14,6 +14,7 @@ from sagelet_engine.images.context import find_root
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from support.flat import numbers
 from support.training_host import TrainingHost
+from support.xla_workers import TINY
 
 pytestmark = pytest.mark.xla
 
@@ -129,8 +130,7 @@ def test_all_cases_are_here(printed: Any) -> None:
 def test_a_trainer_with_all_that_trainers_do(tmp_path: Path) -> None:
     seen = {}
     for tracing in ("auto", "tiered"):
-        settings = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-        settings |= {"SAGELET_XLA_TRACING": tracing, "SAGELET_XLA_TIERED_AFTER": "2"}
+        settings = {**TINY, "SAGELET_XLA_TRACING": tracing, "SAGELET_XLA_TIERED_AFTER": "2"}
         host = TrainingHost(tmp_path / tracing, settings, forked=True)
         host.script(TRAINER)
         ended = host.run({"sagemaker_training_compiler_enabled": "true"})
