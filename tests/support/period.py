@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.training_host import Ended, TrainingHost
+from support.xla_workers import TINY
 
 SCRIPTS = Path(__file__).parents[1] / "period" / "scripts"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
@@ -47,8 +48,8 @@ class PeriodScript:
     several: int = 4
     #: Workers of its larger job in CI. 0 if CI does not run it.
     several_in_ci: int = 0
-    #: True if its job of one worker starts it by `forked_python`. Python itself runs the others, and all launchers.
-    forked: bool = False
+    #: False if Python itself runs its jobs: a script of one worker, and one of torchrun.
+    forked: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,7 @@ class Run:
 
 def run(script: PeriodScript, base: Path, data: Path, *, compiled: bool, workers: int) -> Run:
     """Runs the job of `script` to its end. `data`: the directory that period_data wrote."""
-    host = TrainingHost(
-        base, instance_type=INSTANCES[workers], channels=script.channels, forked=script.forked and workers == 1
-    )
+    host = TrainingHost(base, instance_type=INSTANCES[workers], channels=script.channels, forked=script.forked)
     shutil.copytree(SCRIPTS / script.name, base / "code")
     for channel in script.channels:
         shutil.copytree(data / channel, host.data / channel)
@@ -76,10 +75,7 @@ def _environment(script: PeriodScript, *, compiled: bool, workers: int) -> dict[
     environment = {
         "SAGELET_TRAINING_IMAGE": f"{REGISTRY}/{script.family}{'-trcomp' if compiled else ''}-training:{script.tag}",
         "SAGELET_INSTANCE_GPUS": f'{{"{INSTANCES[workers]}": {workers}}}',
-        "OMP_NUM_THREADS": "1",
-        "PJRT_NPROC": "1",
-        # For tiny models. It halves the time to compile, which is most of a test's.
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        **TINY,
         "HF_HUB_OFFLINE": "1",
     }
     if script.xla_only and not compiled:

@@ -21,6 +21,7 @@ SCRIPTS = (
             "learning_rate": "1e-3", "output_dir": "{model}/checkpoints",
         },
         channels=("model", "train", "test"),
+        forked=False,
         says=(*TRAINED, r"'eval_accuracy': ([\d.]+), 'eval_f1': ([\d.]+)"),
     ),
     PeriodScript(
@@ -36,13 +37,11 @@ SCRIPTS = (
             "overwrite_cache": "True",
         },
         channels=("model", "text"),
-        forked=True,
         says=(*TRAINED, r"perplexity = ([\d.]+)"),
     ),
     PeriodScript(
         "nlp_accelerate_2021", "nlp_example.py", "huggingface-pytorch", HF_4_11,
         channels=("model", "pairs"),
-        forked=True,
         # The script sets the size of a worker's batch itself.
         same_over_workers=False,
         says=(r"epoch (\d+): loss ([\d.]+)", r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}"),
@@ -72,6 +71,7 @@ SCRIPTS = (
         "ddp_torchrun_2022", "multigpu_torchrun.py", "pytorch", PT_1_13,
         {"total_epochs": "3", "save_every": "2", "batch_size": "{batch}"},
         batch=16,
+        forked=False,
         says=(r"epoch (\d+) mean loss ([\d.]+)",),
         several_in_ci=4,
     ),
