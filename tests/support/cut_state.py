@@ -54,6 +54,11 @@ def cut_at(limit: int) -> None:
     sys.addaudithook(hook)
 
 
+def described(data: Path) -> str:
+    """Returns the contents. File systems list a directory in different orders."""
+    return json.dumps(contents(data), default=str, sort_keys=True)
+
+
 def main() -> None:
     work, what = Path(sys.argv[1]), sys.argv[2]
     # The machine itself does not go down, so nothing needs to be flushed to its disk.
@@ -63,10 +68,7 @@ def main() -> None:
     export_data(work / "two", work / "two.tar")
     shutil.rmtree(work / "empty", ignore_errors=True)
     (work / "empty").mkdir()
-    known = {
-        json.dumps(contents(work / "one"), default=str): "old",
-        json.dumps(contents(work / ("two" if what == "import" else "empty")), default=str): "new",
-    }
+    known = {described(work / "one"): "old", described(work / ("two" if what == "import" else "empty")): "new"}
     data = work / "data"
 
     def change() -> None:
@@ -85,7 +87,7 @@ def main() -> None:
         in_child(lambda: lock_directory(data), limit % 5)
         in_child(lambda: lock_directory(data), None)
         left = sorted({path.name for path in data.iterdir()} - {"lock", "identity.json", "sagelet.db", "s3", "jobs"})
-        found = "" if left else known.get(json.dumps(contents(data), default=str), "neither")
+        found = "" if left else known.get(described(data), "neither")
         seen[str(left) if left else found] += 1
         limit += STRIDE
     print(json.dumps({"status": status, "last": found, "seen": seen}))
