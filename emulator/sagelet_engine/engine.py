@@ -8,11 +8,13 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sagelet_engine
+from sagelet_engine.base.changes import Changes
 from sagelet_engine.base.clock import Clock, SteadyClock, SystemClock
 from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
 from sagelet_engine.base.database import StoreUnavailable
@@ -119,48 +121,51 @@ class Engine:
         """`authorize`: decides about each principal. `lock`: of the data directory, which the engine owns from now on.
         Steps of pipelines call `calls` and invoke `functions`. `function_runtime`: runs those, if `runtime` does not.
         """
-        self._settings = settings
-        self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
-        self._lock = lock or lock_directory(settings.data)
-        #: A request takes a place of it while it computes, and leaves it while a commit waits for the disk.
-        self.computing = ConcurrencyLimit(COMPUTING_AT_ONCE)
-        #: The owner's key pair.
-        self.keys, self._store = self._open()
-        #: Distinguishes one start of the server from the next.
-        self.instance = uuid.uuid4().hex
-        steady = self._clock = SteadyClock(clock)
-        self._runtime = runtime
-        self._objects = objects
-        #: Counts every change of a job, and every line and metric point, of any job.
-        self.changes = self._store.changes
-        self._metrics = metrics
-        self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
-        self._warm = WarmPools(self._store, settings.data)
-        self._scheduler = self._make_scheduler()
-        self._cache = self._make_cache()
-        self._outbox = Outbox(self._store, statuses)
-        self._closing = threading.Event()
-        self._supervisors = Supervisors(self._closing)
-        self._disk = DiskWatch(settings.data)
-        self._integrity = IntegrityCheck(settings.data, self._closing)
-        self._port = settings.port
-        self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
-        self._collector = Collector(self._store, settings.data, steady)
-        self.jobs, self.processing = self._make_jobs()
-        self.functions = self._make_functions(functions, function_runtime or runtime)
-        self.orchestrator = self._make_orchestrator(calls)
-        self._tuning = Late(self._make_tuning)
-        self._pipelines = Late(lambda: self._make_pipelines(authorize))
-        self.inputs = Inputs(settings, objects, self._images)
-        self.logs = Logs(self._store, steady)
-        self.metrics = Metrics(self._store)
-        self._reports = Late(self._make_reports)
-        self._retention = self._make_retention()
-        self._unfinished = self._store.unfinished()
-        self._check_runtime()
-        steady.begin_at(self._last_change_ms())
-        self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
-        self._queue_unfinished()
+        self._settings, self._runtime = settings, runtime
+        with ExitStack() as undo:
+            # What a part needs is a local: one that is not there yet is an error that mypy sees.
+            self._lock = lock = lock or lock_directory(settings.data)
+            undo.callback(lock.close)
+            #: A request takes a place of it while it computes, and leaves it while a commit waits for the disk.
+            self.computing = computing = ConcurrencyLimit(COMPUTING_AT_ONCE)
+            #: The owner's key pair.
+            self.keys, self._store = keys, store = _open(settings.data, computing, undo)
+            #: Distinguishes one start of the server from the next.
+            self.instance = uuid.uuid4().hex
+            self._clock = steady = SteadyClock(clock)
+            self._closing = closing = threading.Event()
+            self._outbox = Outbox(store, statuses)
+            self._integrity = IntegrityCheck(settings.data, closing)
+            self._endpoint = endpoint = Endpoint(settings.port, keys, settings.tls, settings.hub)
+            services = _services(settings, store, steady, objects, metrics, runtime, endpoint, closing)
+            self._supervisors = supervisors = Supervisors(services, self._ended)
+            self._gpus = gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
+            self._warm = warm = WarmPools(store, settings.data)
+            self._scheduler = scheduler = _scheduler(services, gpus, warm, supervisors.start)
+            self._collector = collector = Collector(store, settings.data, steady)
+            parts = store, steady, scheduler, supervisors, collector
+            self.jobs = jobs = Jobs(*parts, keys, settings.spot_discount)
+            self.processing = ProcessingJobs(*parts)
+            self.inputs = Inputs(settings, objects, services.images)
+            self.logs = logs = Logs(store, steady)
+            self.metrics = Metrics(store)
+            self.functions = invocations = _invocations(services, functions, function_runtime or runtime)
+            self.orchestrator = orchestrator = Orchestrator(store, steady, _works(services, jobs, calls, invocations))
+            self._tuning = Late(lambda: _tuning(store, steady, orchestrator))
+            self._pipelines = Late(lambda: _pipelines(store, objects, steady, orchestrator, computing, authorize))
+            self._reports = Late(lambda: _reports(store, settings, objects, steady))
+            self._retention = _retention(settings, logs, collector, closing)
+            self._unfinished = unfinished = _unfinished(settings, store, runtime)
+            steady.begin_at(_last_change_ms(store, unfinished))
+            self._republishing = Republishing(store, metrics, steady.now_ms(), closing)
+            self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
+            _queue(unfinished, scheduler, warm)
+            undo.pop_all()
+
+    @property
+    def changes(self) -> Changes:
+        """Counts every change of a job, and every line and metric point, of any job."""
+        return self._store.changes
 
     @property
     def iam(self) -> IamRecords:
@@ -171,85 +176,6 @@ class Engine:
     def registry(self) -> Registry:
         """The model registry of all accounts and regions."""
         return self._store.registry
-
-    def _open(self) -> tuple[KeyPair, Store]:
-        """Opens the data directory. Gives its lock back if that fails."""
-        data = self._settings.data
-        try:
-            keys, store = key_pair(data), Store(data / "sagelet.db", self.computing.away)
-            make_own_private(data / "jobs")
-        except BaseException:
-            self._lock.close()
-            raise
-        return keys, store
-
-    def _check_runtime(self) -> None:
-        try:
-            last_used.check(self._settings, self._runtime.name, self._unfinished)
-        except BaseException:
-            self._store.close()
-            self._lock.close()
-            raise
-
-    def _make_jobs(self) -> tuple[Jobs, ProcessingJobs]:
-        parts = (
-            self._store,
-            self._clock,
-            self._scheduler,
-            self._supervisors,
-            self._supervise,
-            self._collector,
-        )
-        jobs = Jobs(*parts, keys=self.keys, spot_discount=self._settings.spot_discount)
-        return jobs, ProcessingJobs(*parts)
-
-    def _last_change_ms(self) -> int:
-        """Returns the latest time in the unfinished records, or 0."""
-        begun: list[Job | Orchestration] = [*self._unfinished, *self._store.orchestrations.unfinished()]
-        return max((record.modified_ms for record in begun), default=0)
-
-    def _make_cache(self) -> HostCopies:
-        store = CacheStore(self._settings.data, self._settings.compile_cache_bytes)
-        store.recover()
-        store.trim()
-        return HostCopies(store, self._clock)
-
-    def _make_retention(self) -> RetentionThread:
-        settings = self._settings
-        keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
-        return RetentionThread(self.logs.groups, self._collector, keep, self._closing)
-
-    def _make_orchestrator(self, calls: ServiceCalls) -> Orchestrator:
-        def tuning() -> Work[Any]:
-            from sagelet_engine.tuning.work import TuningWork
-
-            jobs, runtime = self.jobs, self._runtime
-            return TuningWork(self._store, self._clock, jobs.create, jobs.stop, lambda: runtime.awaits_time)
-
-        def pipelines() -> Work[Any]:
-            from sagelet_engine.pipelines.work import PipelineWork
-
-            kept, unfinished = self._store.orchestrations, self._store.unfinished_arns
-            return PipelineWork(kept, self._objects, self._clock, calls, self.functions, unfinished)
-
-        works = {OrchestrationKind.TUNING: Late(tuning), OrchestrationKind.PIPELINE_EXECUTION: Late(pipelines)}
-        return Orchestrator(self._store, self._clock, works)
-
-    def _make_tuning(self) -> "TuningJobs":
-        from sagelet_engine.tuning.facet import TuningJobs
-
-        return TuningJobs(self._store, self._clock, self.orchestrator.watch)
-
-    def _make_pipelines(self, authorize: Authorize) -> "Pipelines":
-        from sagelet_engine.pipelines.facet import Pipelines
-
-        watch = self.orchestrator.watch
-        return Pipelines(self._store, self._objects, self._clock, watch, self.computing, authorize)
-
-    def _make_reports(self) -> "Reports":
-        from sagelet_engine.reports.facet import Reports
-
-        return Reports(self._store, self._settings.data, self._objects, self._clock)
 
     @property
     def tuning(self) -> "TuningJobs":
@@ -266,55 +192,12 @@ class Engine:
         """Reports on jobs."""
         return self._reports()
 
-    def _make_functions(self, functions: Functions, runtime: Runtime) -> Invocations:
-        settings = self._settings
-        return Invocations(
-            settings.data,
-            runtime,
-            functions,
-            lambda host: Endpoint(self._port, self.keys, settings.tls).url(host),
-            lambda: ca_file(settings.data) if settings.tls else None,
-            self._clock if self._runtime.runs_scripts else SystemClock(),
-            # Simulated time must not pass while a function runs.
-            waits=not self._runtime.runs_scripts,
-        )
-
-    def _make_scheduler(self) -> Scheduler:
-        """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
-        settings, store, clock = self._settings, self._store, self._clock
-        cluster = self._runtime.cluster
-        if cluster is None:
-            pool = GpuPool(self._gpus, settings.gpus)
-            return LocalScheduler(
-                store,
-                clock,
-                pool,
-                settings.max_jobs,
-                self._supervise,
-                self._warm,
-                self._images.refusals,
-                max_hosts=settings.host_limit,
-            )
-        from sagelet_engine.scheduling.cluster import ClusterScheduler
-
-        cluster.attach(ClusterContext(self._objects, self.keys, self._url_for_hosts, self._authority))
-        gpus, grace = ClusterGpus(settings.gpus), settings.stop_grace_seconds
-        refusal = self._images.refusal
-        return ClusterScheduler(store, clock, cluster, gpus, self._supervise, self._warm, refusal, grace_seconds=grace)
-
-    def _url_for_hosts(self) -> str:
-        return Endpoint(self._port, self.keys, self._settings.tls).url(self._runtime.endpoint_host)
-
-    def _authority(self) -> str:
-        file = ca_file(self._settings.data)
-        return file.read_text() if self._settings.tls and file.exists() else ""
-
     def start(self, port: int) -> int:
         """Continues every unfinished job in the background and begins to schedule. `port`: the endpoint's.
 
         Returns the number of adopted jobs.
         """
-        self._port = port
+        self._endpoint.port = port
         if self._unfinished:
             self._supervisors.load()
         self._outbox.start()
@@ -324,23 +207,11 @@ class Engine:
         self._integrity.start()
         return len(self._unfinished)
 
-    def _queue_unfinished(self) -> None:
-        """Queues the unfinished jobs before the first request can come: new jobs queue after them, and none queues
-        twice.
-        """
-        for job in self._warm.restore(self._unfinished):
-            self._scheduler.occupy(job)
-        for job in self._unfinished:
-            if job.placed_ms is not None:
-                self._scheduler.occupy(job)
-            elif job.stop_ms is None:
-                self._scheduler.submit(job)
-
     def _recover(self) -> None:
         failpoint(Failpoint.BEFORE_RECOVERY)
         for job in self._unfinished:
             if job.placed_ms is not None or job.stop_ms is not None:
-                self._supervise(job)
+                self._supervisors.start(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
         try:
@@ -455,23 +326,144 @@ class Engine:
         """Returns the space of deleted jobs, logs and metrics in the database to the disk, and the number of bytes."""
         return self._store.compact()
 
-    def _supervise(self, job: Job) -> None:
-        services = SupervisorDeps(
-            self._settings,
-            self._store,
-            self._clock,
-            self._objects,
-            self._metrics,
-            self._runtime,
-            self._images,
-            Endpoint(self._port, self.keys, self._settings.tls, self._settings.hub),
-            self._cache,
-            self._closing,
-            self._disk,
-            self._scheduler.keeps_places,
-        )
-        self._supervisors.start(services, job, self._ended)
-
     def _ended(self, job: Job) -> None:
         self._scheduler.ended(job)
         self._retention.wake()
+
+
+def _open(data: Path, computing: ConcurrencyLimit, undo: ExitStack) -> tuple[KeyPair, Store]:
+    keys, store = key_pair(data), Store(data / "sagelet.db", computing.away)
+    undo.callback(store.close)
+    make_own_private(data / "jobs")
+    return keys, store
+
+
+def _services(
+    settings: Settings,
+    store: Store,
+    clock: Clock,
+    objects: ObjectStore,
+    metrics: MetricSink,
+    runtime: Runtime,
+    endpoint: Endpoint,
+    closing: threading.Event,
+) -> SupervisorDeps:
+    images, disk = ImageChoice(Resolver(settings.image_rules, settings.data), runtime), DiskWatch(settings.data)
+    programs = CacheStore(settings.data, settings.compile_cache_bytes)
+    programs.recover()
+    programs.trim()
+    cache = HostCopies(programs, clock)
+    return SupervisorDeps(settings, store, clock, objects, metrics, runtime, images, endpoint, cache, closing, disk)
+
+
+def _scheduler(
+    services: SupervisorDeps, gpus: Sequence[str], warm: WarmPools, supervise: Callable[[Job], None]
+) -> Scheduler:
+    """Returns the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
+    settings, store, clock, images = services.settings, services.store, services.clock, services.images
+    cluster = services.runtime.cluster
+    if cluster is None:
+        pool, hosts = GpuPool(gpus, settings.gpus), settings.host_limit
+        return LocalScheduler(store, clock, pool, settings.max_jobs, supervise, warm, images.refusals, max_hosts=hosts)
+    from sagelet_engine.scheduling.cluster import ClusterScheduler
+
+    endpoint, runtime = services.endpoint, services.runtime
+
+    def url() -> str:
+        return endpoint.url(runtime.endpoint_host)
+
+    cluster.attach(ClusterContext(services.objects, endpoint.keys, url, lambda: _authority(settings)))
+    of_cluster, grace = ClusterGpus(settings.gpus), settings.stop_grace_seconds
+    return ClusterScheduler(store, clock, cluster, of_cluster, supervise, warm, images.refusal, grace_seconds=grace)
+
+
+def _authority(settings: Settings) -> str:
+    file = ca_file(settings.data)
+    return file.read_text() if settings.tls and file.exists() else ""
+
+
+def _invocations(services: SupervisorDeps, functions: Functions, runtime: Runtime) -> Invocations:
+    runs_scripts = services.runtime.runs_scripts
+    return Invocations(
+        services.settings.data,
+        runtime,
+        functions,
+        services.endpoint.url,
+        lambda: services.authority,
+        services.clock if runs_scripts else SystemClock(),
+        # Simulated time must not pass while a function runs.
+        waits=not runs_scripts,
+    )
+
+
+def _works(
+    services: SupervisorDeps, jobs: Jobs, calls: ServiceCalls, functions: Invocations
+) -> dict[OrchestrationKind, Late[Work[Any]]]:
+    store, clock = services.store, services.clock
+
+    def tuning() -> Work[Any]:
+        from sagelet_engine.tuning.work import TuningWork
+
+        return TuningWork(store, clock, jobs.create, jobs.stop, lambda: services.runtime.awaits_time)
+
+    def pipelines() -> Work[Any]:
+        from sagelet_engine.pipelines.work import PipelineWork
+
+        kept, unfinished = store.orchestrations, store.unfinished_arns
+        return PipelineWork(kept, services.objects, clock, calls, functions, unfinished)
+
+    return {OrchestrationKind.TUNING: Late(tuning), OrchestrationKind.PIPELINE_EXECUTION: Late(pipelines)}
+
+
+def _tuning(store: Store, clock: Clock, orchestrator: Orchestrator) -> "TuningJobs":
+    from sagelet_engine.tuning.facet import TuningJobs
+
+    return TuningJobs(store, clock, orchestrator.watch)
+
+
+def _pipelines(
+    store: Store,
+    objects: ObjectStore,
+    clock: Clock,
+    orchestrator: Orchestrator,
+    computing: ConcurrencyLimit,
+    authorize: Authorize,
+) -> "Pipelines":
+    from sagelet_engine.pipelines.facet import Pipelines
+
+    return Pipelines(store, objects, clock, orchestrator.watch, computing, authorize)
+
+
+def _reports(store: Store, settings: Settings, objects: ObjectStore, clock: Clock) -> "Reports":
+    from sagelet_engine.reports.facet import Reports
+
+    return Reports(store, settings.data, objects, clock)
+
+
+def _retention(settings: Settings, logs: Logs, collector: Collector, closing: threading.Event) -> RetentionThread:
+    keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
+    return RetentionThread(logs.groups, collector, keep, closing)
+
+
+def _unfinished(settings: Settings, store: Store, runtime: Runtime) -> list[Job]:
+    """Returns the unfinished jobs. Raises SettingsError if their hosts are another runtime's."""
+    unfinished = store.unfinished()
+    last_used.check(settings, runtime.name, unfinished)
+    return unfinished
+
+
+def _last_change_ms(store: Store, unfinished: Sequence[Job]) -> int:
+    """Returns the latest time in the unfinished records, or 0."""
+    begun: list[Job | Orchestration] = [*unfinished, *store.orchestrations.unfinished()]
+    return max((record.modified_ms for record in begun), default=0)
+
+
+def _queue(unfinished: Sequence[Job], scheduler: Scheduler, warm: WarmPools) -> None:
+    """Queues the unfinished jobs before the first request comes: new jobs queue after them, and none queues twice."""
+    for job in warm.restore(unfinished):
+        scheduler.occupy(job)
+    for job in unfinished:
+        if job.placed_ms is not None:
+            scheduler.occupy(job)
+        elif job.stop_ms is None:
+            scheduler.submit(job)

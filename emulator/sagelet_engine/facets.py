@@ -53,14 +53,12 @@ class JobsOf(Generic[J]):
         clock: Clock,
         scheduler: Scheduler,
         supervisors: Supervisors,
-        supervise: Callable[[Job], None],
         collector: Collector,
     ) -> None:
         self._store = store
         self._clock = clock
         self._scheduler = scheduler
         self._supervisors = supervisors
-        self._supervise = supervise
         self._collector = collector
 
     # --- changes ----------------------------------------------------------------------------------------------
@@ -95,7 +93,7 @@ class JobsOf(Generic[J]):
             except StaleRecord:
                 continue
         if self._scheduler.withdraw(job.id):
-            self._supervise(job)
+            self._supervisors.start(job)
         self._scheduler.wake()
         self._supervisors.notify(job)
 
@@ -153,9 +151,17 @@ class Jobs(JobsOf[TrainingJob]):
 
     kind, record = JobKind.TRAINING, TrainingJob
 
-    def __init__(self, *parts: Any, keys: KeyPair, spot_discount: float) -> None:
-        """`parts`: those of JobsOf."""
-        super().__init__(*parts)
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        scheduler: Scheduler,
+        supervisors: Supervisors,
+        collector: Collector,
+        keys: KeyPair,
+        spot_discount: float,
+    ) -> None:
+        super().__init__(store, clock, scheduler, supervisors, collector)
         self._keys = keys
         self._spot_discount = spot_discount
 

@@ -89,8 +89,8 @@ class History:
         self._store = Store(self._database)
         nothing = _Nothing()
         self._jobs = Jobs(
-            self._store, self._clock, cast(Scheduler, nothing), cast(Supervisors, nothing), lambda job: None,
-            cast(Collector, None), keys=cast(KeyPair, None), spot_discount=0.0,
+            self._store, self._clock, cast(Scheduler, nothing), cast(Supervisors, nothing), cast(Collector, None),
+            cast(KeyPair, None), spot_discount=0.0,
         )  # fmt: skip
         self._orchestrations = TuningJobs(self._store, self._clock, lambda record_id: None)
         self._work = TuningWork(self._store, self._clock, self._jobs.create, self._jobs.stop)

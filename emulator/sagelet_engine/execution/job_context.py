@@ -56,8 +56,6 @@ class SupervisorDeps:
     cache: HostCopies
     closing: threading.Event
     disk: DiskWatch
-    #: True if a job keeps its place from attempt to attempt.
-    keeps_places: bool
 
     @property
     def authority(self) -> Path | None:

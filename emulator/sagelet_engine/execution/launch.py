@@ -16,10 +16,11 @@ from sagelet_engine.model.runtime import HostPlan, Mount
 from sagelet_engine.model.session import session_key
 
 
-@dataclass(frozen=True)
+@dataclass
 class Endpoint:
     """How jobs' hosts reach this server."""
 
+    #: A server without a port of its own gets one when it starts.
     port: int
     #: The key pair from which the hosts' credentials are derived.
     keys: KeyPair

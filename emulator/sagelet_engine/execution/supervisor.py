@@ -255,7 +255,8 @@ class Supervisor(threading.Thread):
             failpoint(Failpoint.AFTER_FINAL_SYNC)
         self._hosts.reap()
         now, ended = self._services.clock.now_ms(), self._work.directories
-        keeps = self._services.keeps_places
+        # A cluster gets each attempt anew.
+        keeps = self._services.runtime.cluster is None
         self._job_context.apply(
             lambda job: lifecycle.restart(job, now, keeps_place=keeps) if job.secondary is ending else job
         )

@@ -24,8 +24,10 @@ class Joined(Protocol):
 class Supervisors:
     """The registry of supervisors: one for each job that has got its hosts."""
 
-    def __init__(self, closing: threading.Event) -> None:
-        self._closing = closing
+    def __init__(self, services: SupervisorDeps, ended: Callable[[Job], None]) -> None:
+        """`ended`: is called at the end of each."""
+        self._services = services
+        self._on_end = ended
         self._by_job: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
         self._supervisor = Late(_load)
@@ -40,23 +42,19 @@ class Supervisors:
         """Number of jobs that have a supervisor."""
         return len(self._by_job)
 
-    def start(self, services: SupervisorDeps, job: Job, ended: Callable[[Job], None]) -> None:
-        """Starts a supervisor for the job, which calls `ended` at its end.
-
-        Does nothing if the job has a supervisor or the server is shutting down.
-        """
-
-        def forget(job: Job) -> None:
-            with self._guard:
-                self._by_job.pop(job.id, None)
-            ended(job)
-
-        supervisor = self._supervisor()(services, job, forget)
+    def start(self, job: Job) -> None:
+        """Starts a supervisor for the job. Does nothing if it has one or the server is shutting down."""
+        supervisor = self._supervisor()(self._services, job, self._forget)
         with self._guard:
-            if job.id in self._by_job or self._closing.is_set():
+            if job.id in self._by_job or self._services.closing.is_set():
                 return
             self._by_job[job.id] = supervisor
             supervisor.start()
+
+    def _forget(self, job: Job) -> None:
+        with self._guard:
+            self._by_job.pop(job.id, None)
+        self._on_end(job)
 
     def notify(self, job: Job) -> None:
         """Notifies the job's supervisor, if there is one, that the record was changed."""

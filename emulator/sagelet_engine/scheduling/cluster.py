@@ -48,8 +48,6 @@ class ClusterScheduler(threading.Thread):
     A warm pool keeps no nodes of a cluster, so no job can reuse it. It ends when its time is over.
     """
 
-    keeps_places = False
-
     def __init__(
         self,
         store: Store,

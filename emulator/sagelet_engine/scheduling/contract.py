@@ -8,11 +8,6 @@ from sagelet_engine.model.job import Job
 class Scheduler(Protocol):
     """A thread that gives waiting jobs their hosts. Its methods return at once and may be called from any thread."""
 
-    @property
-    def keeps_places(self) -> bool:
-        """True if a job keeps its place from attempt to attempt. If False, each attempt is submitted anew."""
-        ...
-
     def start(self) -> None: ...
 
     def is_alive(self) -> bool: ...

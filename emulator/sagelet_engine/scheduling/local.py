@@ -75,8 +75,6 @@ class LocalScheduler(threading.Thread):
     ahead of all others.
     """
 
-    keeps_places = True
-
     def __init__(
         self,
         store: Store,
