@@ -67,6 +67,33 @@ def test_the_list_has_processing_jobs_alone_and_is_linked_from_every_page(world:
     assert f'href="{PAGE}"' in front
 
 
+def test_every_page_of_the_list_is_reached_in_its_order(world: ApiWorld) -> None:
+    for number in range(103):
+        world.sagemaker.create_processing_job(**processing_request(f"clean-{number:03d}"))
+    address, listed, pages = f"{PAGE}?sort=name&order=ascending&q=clean", list[str](), 0
+    while address:
+        page = text(world, address)
+        listed += names(page)
+        pages += 1
+        following = re.search(r'rel="next" href="([^"]*)"', page)
+        address = following[1].replace("&amp;", "&") if following else ""
+    assert listed == [f"clean-{number:03d}" for number in range(103)]
+    assert pages == 3
+    assert ">All <b>103</b>" in page
+
+
+def test_the_list_is_renewed_while_it_is_open(world: ApiWorld) -> None:
+    page = text(world, PAGE)
+    assert f'data-events="{PAGE}/events"' in page
+    (seen,) = re.findall(r'<nav class="chips"[^>]*data-fingerprint="(\w+)"', page)
+    run(world, "first", 0)
+    rows = text(world, f"{PAGE}?part=rows")
+    assert names(rows) == ["first"]
+    assert "<html" not in rows
+    (renewed,) = re.findall(r'data-fingerprint="(\w+)"', rows)
+    assert renewed != seen
+
+
 def test_a_job_has_its_kind_its_data_its_bill_and_its_log(world: ApiWorld) -> None:
     run(world, "first", 1)
     page = text(world, f"{PAGE}/first")
