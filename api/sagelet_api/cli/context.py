@@ -13,7 +13,7 @@ from sagelet_api.cli.text import echo_json, say
 from sagelet_api.servers import values
 from sagelet_api.servers.contexts import DEFAULT, Context, Contexts, changed_contexts, read_contexts
 from sagelet_api.servers.rule import Given, choose
-from sagelet_api.servers.server import Server
+from sagelet_api.servers.server import Directory, Server
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.wire import JsonObject
 
@@ -47,7 +47,7 @@ def ls(as_json: bool) -> None:
         Column("NAME", lambda one: one[0]),
         Column("CURRENT", lambda one: "*" if one[0] == contexts.current else ""),
         Column("ENDPOINT", lambda one: one[1].address),
-        Column("DATA", lambda one: str(one[1].data) if one[1].knows_data else "", optional=1),
+        Column("DATA", lambda one: str(one[1].data) if one[1].directory is Directory.OWN else "", optional=1),
         Column("ACCOUNT", lambda one: one[1].account, optional=2),
         Column("REGION", lambda one: one[1].region, optional=3),
     )
@@ -141,7 +141,7 @@ def show(click_context: click.Context, name: str | None, as_json: bool) -> None:
 
 
 def _rows(server: Server) -> list[tuple[str, str]]:
-    known = "" if server.knows_data else "not known; keys are looked for in "
+    known = "" if server.directory is Directory.OWN else "not known; keys are looked for in "
     return [
         ("Named by", server.named_by or "nothing: the default"),
         ("Endpoint", server.address or "none: no server runs on the data directory"),
@@ -156,7 +156,7 @@ def _server_json(server: Server) -> JsonObject:
     return {
         "named_by": server.named_by,
         "endpoint": server.address,
-        "data": str(server.data) if server.knows_data else None,
+        "data": str(server.data) if server.directory is Directory.OWN else None,
         "account": server.account,
         "region": server.region,
         "ca": None if server.ca is None else str(server.ca),

@@ -18,7 +18,7 @@ from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json
 from sagelet_api.comparison import table
-from sagelet_api.servers.server import Server
+from sagelet_api.servers.server import Origin, Server
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.settings import DEFAULT_PORT
 from sagelet_engine.state.notice import read_notice
@@ -88,7 +88,7 @@ def demo(
 def _running(server: Server, *, quiet: bool) -> tuple[Server, bool]:
     """Returns the server that is named or runs, otherwise one that it starts on the data directory; and True if it
     started one."""
-    if server.address is not None and (server.is_named or read_notice(server.data) is not None):
+    if server.address is not None and (server.origin is not Origin.NOTHING or read_notice(server.data) is not None):
         ask_health(server)
         return server, False
     port = [] if "SAGELET_PORT" in os.environ else ["--port", str(_port())]
@@ -117,7 +117,7 @@ def _repeat(aws: Aws, server: Server, shown: Shown, pairs: int, *, as_json: bool
 
 def _what_next(server: Server, shown: Shown, *, runs_on: bool) -> list[str]:
     native, compiled, _ = shown.names
-    where = f" --data {shlex.quote(str(server.data))}" if server.is_named else ""
+    where = f" --data {shlex.quote(str(server.data))}" if server.origin is not Origin.NOTHING else ""
     commands = [
         f"sagelet report {compiled}{where}      # what compiling did, step by step",
         f"sagelet doctor {compiled}{where}      # what costs time in the script",

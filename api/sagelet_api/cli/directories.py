@@ -8,7 +8,7 @@ too.
 from pathlib import Path
 
 from sagelet_api.cli.control_client import ServerRefused, ask_health
-from sagelet_api.servers.server import NoServer, Server
+from sagelet_api.servers.server import Directory, NoServer, Server
 from sagelet_api.servers.values import is_same_address
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.state.notice import read_notice
@@ -25,7 +25,7 @@ class AnotherDirectory(SettingsError):
 
 def known_directory(server: Server) -> Path:
     """Returns the server's data directory, to be read. Raises AnotherDirectory if nothing says which that is."""
-    if not server.knows_data:
+    if server.directory is not Directory.OWN:
         raise AnotherDirectory(
             f"{server.words} is the server, and nothing says which data directory it has: name that with --data"
         )

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from sagelet_api.cli.text import say
 from sagelet_api.servers import values
 from sagelet_api.servers.contexts import DEFAULT, read_contexts
-from sagelet_api.servers.rule import Given, choose
+from sagelet_api.servers.rule import Given, choose, is_expected
 from sagelet_api.servers.server import Server
 from sagelet_api.servers.values import DEFAULT_ACCOUNT, DEFAULT_ENDPOINT
 from sagelet_engine.base.errors import SettingsError
@@ -155,7 +155,7 @@ def _with_server(command: Callable[..., Any], *options: Callable[[Any], Any]) ->
         context = click.get_current_context()
         server = server_in(context)
         context.meta[SERVER] = server
-        if not server.is_expected and not others.get("as_json"):
+        if not is_expected(server) and not others.get("as_json"):
             context.meta[TOLD] = True
             say(f"Server: {server.words}", err=True)
         if server.doubt:

@@ -15,7 +15,7 @@ from sagelet_api.cli.options import F, json_option, server_options
 from sagelet_api.cli.text import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
-from sagelet_api.servers.server import Server
+from sagelet_api.servers.server import Directory, Server
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.hub.access import HERE_ALONE
 
@@ -77,7 +77,7 @@ def _changes(server: Server, hub: bool) -> dict[str, str | None]:
         os.environ,
         secret=secret,
         authority=None if authority is None else str(authority),
-        data=str(server.data) if server.names_data else None,
+        data=str(server.data) if server.directory is not Directory.TRIED else None,
         profiles=profiles_file(os.environ, server.endpoint, server.account, secret),
     )
     return {**changes, "HF_ENDPOINT": hub_endpoint(server), **HERE_ALONE} if hub else changes

@@ -14,7 +14,7 @@ from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import directory_options, endpoint_options, json_option
 from sagelet_api.cli.output import age, console, facts
 from sagelet_api.cli.text import echo_json, size
-from sagelet_api.servers.server import NoServer, Server
+from sagelet_api.servers.server import Directory, NoServer, Server
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.state.notice import Notice, read_notice
 
@@ -32,7 +32,7 @@ def status(context: click.Context, as_json: bool, server: Server) -> None:
     """
     health, why = _health(server)
     notice = _notice(server, health)
-    disk = _disk(server.data) if server.knows_data else None
+    disk = _disk(server.data) if server.directory is Directory.OWN else None
     if as_json:
         echo_json(
             {

@@ -14,12 +14,12 @@ certificates are looked for there in any case.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet_api.protocol.calls import DEFAULT_REGION
 from sagelet_api.servers.contexts import DEFAULT, Context, read_contexts
-from sagelet_api.servers.server import Server
+from sagelet_api.servers.server import Directory, Origin, Server
 from sagelet_api.servers.values import (
     DEFAULT_ACCOUNT,
     DEFAULT_ENDPOINT,
@@ -56,8 +56,7 @@ class _Naming:
     endpoint: str | None = None
     data: Path | None = None
     context: Context | None = None
-    is_given: bool = False
-    is_current: bool = False
+    origin: Origin = Origin.ENVIRONMENT
 
 
 def choose(given: Given, environ: Mapping[str, str] = os.environ, *, as_aws: bool = True) -> Server:
@@ -65,24 +64,31 @@ def choose(given: Given, environ: Mapping[str, str] = os.environ, *, as_aws: boo
 
     Raises SettingsError. `as_aws`: account and region of AWS's own variables and configuration count, as for commands.
     """
-    naming = next(_namings(given, environ), _Naming(""))
+    naming = next(_namings(given, environ), _Naming("", origin=Origin.NOTHING))
     beside = _data_beside(naming, environ)
     data = naming.data or beside or default_data_directory().expanduser().resolve()
-    known = naming.data is not None or naming.endpoint is None or is_same_address(naming.endpoint, _default_at(data))
+    own = naming.data is not None or naming.endpoint is None or is_same_address(naming.endpoint, _default_at(data))
+    typed = naming.origin is Origin.COMMAND_LINE and naming.endpoint and not naming.context
     context = naming.context or Context("")
-    found = Server(
+    return Server(
         address=naming.endpoint or (_address_on(data, naming, environ)),
         data=data,
         account=_account(given, naming, context, environ if as_aws else {}),
         region=_region(given, naming, context, environ if as_aws else {}, as_aws=as_aws),
-        named_by="" if naming.is_given and naming.endpoint and not naming.context else naming.by,
-        is_named=bool(naming.by),
-        knows_data=known,
-        names_data=known or beside is not None,
+        named_by="" if typed else naming.by,
+        origin=naming.origin,
+        directory=Directory.OWN if own else Directory.TRIED if beside is None else Directory.NAMED,
         ca=context.ca,
         at_data=_another_at(naming.endpoint, naming.data or beside),
     )
-    return replace(found, is_expected=naming.is_given or not naming.by or _is_default(found))
+
+
+def is_expected(server: Server) -> bool:
+    """True if no message has to name the server: the command line itself names it, or it is the default one."""
+    if server.origin in (Origin.COMMAND_LINE, Origin.NOTHING):
+        return True
+    data = default_data_directory().expanduser().resolve()
+    return server.address is not None and server.data == data and is_same_address(server.address, _default_at(data))
 
 
 def directory_to_serve(given: Given, environ: Mapping[str, str] = os.environ) -> Path:
@@ -105,20 +111,18 @@ def directory_to_serve(given: Given, environ: Mapping[str, str] = os.environ) ->
 
 def _namings(given: Given, environ: Mapping[str, str]) -> Iterator[_Naming]:
     """Yields what each place names, in the order in which the places count. Raises SettingsError."""
-    yield from _named_by(given, _OPTIONS, environ, is_given=True)
+    yield from _named_by(given, _OPTIONS, environ, Origin.COMMAND_LINE)
     context, endpoint, data = (environ.get(name) or None for name in _VARIABLES)
     path = Path(data).expanduser().resolve() if data else None
-    yield from _named_by(Given(context, endpoint, path), _VARIABLES, environ)
+    yield from _named_by(Given(context, endpoint, path), _VARIABLES, environ, Origin.ENVIRONMENT)
     if environ.get("AWS_ENDPOINT_URL"):
         yield _Naming("AWS_ENDPOINT_URL", checked_endpoint(environ["AWS_ENDPOINT_URL"]))
     contexts = read_contexts(environ)
     if contexts.current != DEFAULT:
-        yield _of_context(contexts.get(contexts.current), f"context {contexts.current}", is_current=True)
+        yield _of_context(contexts.get(contexts.current), f"context {contexts.current}", Origin.CURRENT_CONTEXT)
 
 
-def _named_by(
-    given: Given, names: Sequence[str], environ: Mapping[str, str], *, is_given: bool = False
-) -> Iterator[_Naming]:
+def _named_by(given: Given, names: Sequence[str], environ: Mapping[str, str], origin: Origin) -> Iterator[_Naming]:
     """Yields what a place names. `names`: what context, endpoint and data directory are called there."""
     values = (given.context, given.endpoint, given.data)
     said = [name for name, value in zip(names, values, strict=True) if value is not None]
@@ -126,23 +130,23 @@ def _named_by(
         if others := " and ".join(said[1:]):
             raise SettingsError(f"{said[0]} and {others} may mean two servers: leave {said[0]} or {others} out")
         found = read_contexts(environ).get(given.context)
-        by = f"context {given.context}" if is_given else f"context {given.context}, {said[0]}"
-        yield _of_context(found, by, is_given=is_given)
+        by = f"context {given.context}" if origin is Origin.COMMAND_LINE else f"context {given.context}, {said[0]}"
+        yield _of_context(found, by, origin)
     elif said:
         endpoint = None if given.endpoint is None else checked_endpoint(given.endpoint)
-        yield _Naming(" and ".join(said), endpoint, given.data, is_given=is_given)
+        yield _Naming(" and ".join(said), endpoint, given.data, origin=origin)
 
 
-def _of_context(context: Context | None, by: str, *, is_given: bool = False, is_current: bool = False) -> _Naming:
+def _of_context(context: Context | None, by: str, origin: Origin) -> _Naming:
     """Returns what a context names. `context`: None for the default."""
     if context is None:
-        return _Naming(by, is_given=is_given)
-    return _Naming(by, context.endpoint, context.data, context, is_given, is_current)
+        return _Naming(by, origin=origin)
+    return _Naming(by, context.endpoint, context.data, context, origin)
 
 
 def _data_beside(naming: _Naming, environ: Mapping[str, str]) -> Path | None:
     """Returns SAGELET_DATA if the command line names only an endpoint."""
-    is_option = naming.is_given and naming.context is None and naming.endpoint is not None
+    is_option = naming.origin is Origin.COMMAND_LINE and naming.context is None and naming.endpoint is not None
     return Path(environ["SAGELET_DATA"]).expanduser().resolve() if is_option and environ.get("SAGELET_DATA") else None
 
 
@@ -168,22 +172,16 @@ def _default_at(data: Path) -> str:
     return DEFAULT_ENDPOINT if notice is None else notice.endpoint
 
 
-def _is_default(found: Server) -> bool:
-    """True if this is the server that is meant when nothing names one."""
-    data = default_data_directory().expanduser().resolve()
-    return found.address is not None and found.data == data and is_same_address(found.address, _default_at(data))
-
-
 def _account(given: Given, naming: _Naming, context: Context, environ: Mapping[str, str]) -> str:
     key = environ.get("AWS_ACCESS_KEY_ID", "")
     own = key if is_account(key) else None
-    candidates = (own, context.account) if naming.is_current else (context.account, own)
+    candidates = (own, context.account) if naming.origin is Origin.CURRENT_CONTEXT else (context.account, own)
     return given.account or next((one for one in candidates if one), DEFAULT_ACCOUNT)
 
 
 def _region(given: Given, naming: _Naming, context: Context, environ: Mapping[str, str], *, as_aws: bool) -> str:
     own = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    candidates = (own, context.region) if naming.is_current else (context.region, own)
+    candidates = (own, context.region) if naming.origin is Origin.CURRENT_CONTEXT else (context.region, own)
     found = given.region or next((one for one in candidates if one), None)
     return found or (_configured_region(environ) if as_aws else DEFAULT_REGION)
 

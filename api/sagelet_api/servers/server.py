@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -27,31 +28,45 @@ def why(error: BaseException) -> str:
     return str(error).rstrip(".")
 
 
+class Origin(Enum):
+    """What names a server."""
+
+    #: It is the default server.
+    NOTHING = "nothing"
+    COMMAND_LINE = "the command line"
+    ENVIRONMENT = "the environment"
+    CURRENT_CONTEXT = "the current context"
+
+
+class Directory(Enum):
+    """How a data directory belongs to a server."""
+
+    #: It is known to be the server's own.
+    OWN = "own"
+    #: SAGELET_DATA names it. Nobody says that it is the server's own.
+    NAMED = "named"
+    #: Nothing names it. Its key pair and its certificate are tried.
+    TRIED = "tried"
+
+
 @dataclass(frozen=True)
 class Server:
     """`rule.choose` makes it."""
 
     #: None if no server runs on `data`.
     address: str | None
-    #: Its data directory. If nothing says which directory that is: the one whose key pair and certificate are tried.
     data: Path
     account: str
     region: str
     #: What has named it, for people: `SAGELET_DATA`, `context ci`. Empty for the default server, and for one whose
     #: endpoint was typed.
     named_by: str = ""
-    #: True if something names it. If not, it is the default server.
-    is_named: bool = True
-    #: True if `data` is known to be the server's own directory.
-    knows_data: bool = True
-    #: True if something names `data`: the directory is known, or SAGELET_DATA names it.
-    names_data: bool = True
+    origin: Origin = Origin.COMMAND_LINE
+    directory: Directory = Directory.OWN
     #: The certificate authority that a context names.
     ca: Path | None = None
     #: The endpoint of another server that seems to run on `data`, or empty: two names may mean two servers.
     at_data: str = ""
-    #: True if no message has to name the server: the command line itself names it, or it is the default one.
-    is_expected: bool = True
 
     @property
     def endpoint(self) -> str:

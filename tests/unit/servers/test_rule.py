@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sagelet_api.servers.contexts import changed_contexts, made_context
-from sagelet_api.servers.rule import Given, choose, directory_to_serve
-from sagelet_api.servers.server import NoServer, Server
+from sagelet_api.servers.rule import Given, choose, directory_to_serve, is_expected
+from sagelet_api.servers.server import Directory, NoServer, Origin, Server
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.state.notice import Notice, post_notice
 from sagelet_engine.state.owner import lock_directory
@@ -57,7 +57,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 def test_where_nothing_is_named_it_is_the_default_one(home: Home) -> None:
     found = home.choose()
     assert (found.endpoint, found.data, found.account, found.region) == (HERE, home.data, "123456789012", "us-east-1")
-    assert (found.named_by, found.is_named, found.is_expected, found.knows_data) == ("", False, True, True)
+    assert (found.named_by, found.origin, is_expected(found), found.directory) == (
+        "",
+        Origin.NOTHING,
+        True,
+        Directory.OWN,
+    )
     home.serve(home.data, THERE)
     assert home.choose().endpoint == THERE
 
@@ -76,13 +81,13 @@ def test_option_then_environment_then_context_then_default(home: Home) -> None:
     assert [one.named_by for one in found] == [
         "context used", "AWS_ENDPOINT_URL", "SAGELET_ENDPOINT", "context other, SAGELET_CONTEXT", "", "context default",
     ]  # fmt: skip
-    assert [one.is_expected for one in found] == [False, False, False, False, True, True]
+    assert [is_expected(one) for one in found] == [False, False, False, False, True, True]
 
 
 def test_a_data_directory_means_the_server_that_runs_on_it(home: Home) -> None:
     data = home.serve(home.root / "mine", THERE)
     for found in (home.choose(Given(data=data)), home.choose(SAGELET_DATA=str(data))):
-        assert (found.endpoint, found.data, found.knows_data) == (THERE, data, True)
+        assert (found.endpoint, found.data, found.directory) == (THERE, data, Directory.OWN)
     # The endpoint of a variable is another server's.
     assert home.choose(Given(data=data), SAGELET_ENDPOINT=CI).endpoint == THERE
 
@@ -104,21 +109,21 @@ def test_a_data_directory_without_a_server_means_no_other_server(home: Home) -> 
 
 
 def test_the_directory_of_an_endpoint_is_known_where_its_server_runs(home: Home) -> None:
-    assert home.choose(Given(endpoint="http://localhost:4599")).knows_data
-    assert not home.choose(Given(endpoint=THERE)).knows_data
+    assert home.choose(Given(endpoint="http://localhost:4599")).directory is Directory.OWN
+    assert home.choose(Given(endpoint=THERE)).directory is Directory.TRIED
     home.serve(home.data, THERE)
-    assert home.choose(Given(endpoint="http://localhost:5000")).knows_data
-    assert not home.choose(AWS_ENDPOINT_URL=HERE).knows_data
+    assert home.choose(Given(endpoint="http://localhost:5000")).directory is Directory.OWN
+    assert home.choose(AWS_ENDPOINT_URL=HERE).directory is Directory.TRIED
     copy = home.root / "keys"
     beside = home.choose(Given(endpoint=CI), SAGELET_DATA=str(copy))
-    assert (beside.data, beside.knows_data, beside.names_data) == (copy, False, True)
+    assert (beside.data, beside.directory) == (copy, Directory.NAMED)
 
 
 def test_nobody_is_told_what_is_the_default_all_the_same(home: Home) -> None:
     home.serve(home.data, HERE)
-    assert home.choose(AWS_ENDPOINT_URL="http://localhost:4599").is_expected
-    assert home.choose(SAGELET_ENDPOINT=HERE, SAGELET_DATA=str(home.data)).is_expected
-    assert not home.choose(SAGELET_ENDPOINT=HERE, SAGELET_DATA=str(home.root)).is_expected
+    assert is_expected(home.choose(AWS_ENDPOINT_URL="http://localhost:4599"))
+    assert is_expected(home.choose(SAGELET_ENDPOINT=HERE, SAGELET_DATA=str(home.data)))
+    assert not is_expected(home.choose(SAGELET_ENDPOINT=HERE, SAGELET_DATA=str(home.root)))
 
 
 def test_a_context_stands_alone(home: Home) -> None:
