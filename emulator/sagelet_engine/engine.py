@@ -1,7 +1,7 @@
 """The engine of one data directory: the composition root of the packages below it.
 
-The API uses its facets: `jobs`, `processing`, `tuning`, `pipelines`, `inputs`, `logs`, `metrics`, `reports`. What a
-server without work does not need is loaded when it is first used (`Late`).
+The API uses its facets: `jobs`, `processing`, `tuning`, `pipelines`, `inputs`, `logs`, `log_groups`, `metrics`,
+`reports`. What a server without work does not need is loaded when it is first used (`Late`).
 """
 
 import logging
@@ -38,7 +38,7 @@ from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs
+from sagelet_engine.facets import Inputs, Jobs, Metrics, ProcessingJobs
 from sagelet_engine.functions.invocations import Invocations
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
@@ -54,6 +54,7 @@ from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.orchestration.orchestrator import Orchestrator, Work
 from sagelet_engine.retention.gc import Collected, Collector, Keep
+from sagelet_engine.retention.logs import LogGroupActions
 from sagelet_engine.retention.thread import RetentionThread
 from sagelet_engine.runtimes import last_used
 from sagelet_engine.scheduling.contract import Scheduler
@@ -147,14 +148,15 @@ class Engine:
             self.jobs = jobs = Jobs(*parts, keys, settings.spot_discount)
             self.processing = ProcessingJobs(*parts)
             self.inputs = Inputs(settings, objects, services.images)
-            self.logs = logs = Logs(store, steady)
+            self.logs = store.logs
+            self.log_groups = groups = LogGroupActions(store, steady)
             self.metrics = Metrics(store)
             self.functions = invocations = _invocations(services, functions, function_runtime or runtime)
             self.orchestrator = orchestrator = Orchestrator(store, steady, _works(services, jobs, calls, invocations))
             self._tuning = Late(lambda: _tuning(store, steady, orchestrator))
             self._pipelines = Late(lambda: _pipelines(store, objects, steady, orchestrator, computing, authorize))
             self._reports = Late(lambda: _reports(store, settings, objects, steady))
-            self._retention = _retention(settings, logs, collector, closing)
+            self._retention = _retention(settings, groups, collector, closing)
             self._unfinished = unfinished = _unfinished(settings, store, runtime)
             steady.begin_at(_last_change_ms(store, unfinished))
             self._republishing = Republishing(store, metrics, steady.now_ms(), closing)
@@ -440,9 +442,11 @@ def _reports(store: Store, settings: Settings, objects: ObjectStore, clock: Cloc
     return Reports(store, settings.data, objects, clock)
 
 
-def _retention(settings: Settings, logs: Logs, collector: Collector, closing: threading.Event) -> RetentionThread:
+def _retention(
+    settings: Settings, groups: LogGroupActions, collector: Collector, closing: threading.Event
+) -> RetentionThread:
     keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
-    return RetentionThread(logs.groups, collector, keep, closing)
+    return RetentionThread(groups, collector, keep, closing)
 
 
 def _unfinished(settings: Settings, store: Store, runtime: Runtime) -> list[Job]:

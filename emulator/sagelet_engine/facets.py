@@ -1,6 +1,6 @@
-"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`.
+"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.metrics`.
 
-`engine.tuning`, `.pipelines` and `.reports` are in the packages of those names.
+`engine.tuning`, `.pipelines` and `.reports` are in the packages of those names; `engine.logs` is the store's.
 """
 
 import uuid
@@ -20,7 +20,6 @@ from sagelet_engine.model import faults, lifecycle, processing, training, warm_p
 from sagelet_engine.model.file_systems import FileSystemSource
 from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
-from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.model.principal import NotAuthorized, Principal
 from sagelet_engine.model.processing import ProcessingJob
@@ -30,7 +29,6 @@ from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.retention.gc import Collector
-from sagelet_engine.retention.logs import LogGroupActions
 from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
@@ -314,39 +312,6 @@ class Inputs:
         return self._images.is_known(uri)
 
 
-class Logs:
-    """The lines that the hosts of jobs have printed, and their log group."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        #: The log group as a whole: retention, tags, deletion.
-        self.groups = LogGroupActions(store, clock)
-
-    def stream(self, account: str, region: str, name: str, kind: JobKind = JobKind.TRAINING) -> LogStream | None:
-        """Returns a log stream of jobs of a kind."""
-        return self._store.stream(account, region, name, kind)
-
-    def streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
-        """Returns log streams; see Store.streams."""
-        return self._store.streams(account, region, prefix, **which)
-
-    def events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
-        """Returns events of a stream; see Store.events."""
-        return self._store.events(stream.id, **which)
-
-    def merged_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
-        """Returns events of several streams; see Store.merged_events."""
-        return self._store.merged_events([stream.id for stream in streams], **which)
-
-    def position(self, job: Job, host: str) -> str | None:
-        """Returns the position of the last stored line of a host; see Store.position."""
-        return self._store.position(job, host)
-
-    def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
-        """Finds lines that contain a text; see Lines.find."""
-        return self._store.lines.find(stream.id, text, **which)
-
-
 class Metrics:
     """Metrics of jobs: from their logs, of their hosts, and those that clients put into trial components."""
 
@@ -363,11 +328,11 @@ class Metrics:
 
     def names(self, job: Job) -> list[str]:
         """Returns the metrics that have samples in the job's log."""
-        return self._store.lines.metric_names(job.id)
+        return self._store.logs.metric_names(job.id)
 
     def curve(self, job: Job, name: str, most: int, host: str | None = None) -> list[Sample]:
         """Returns a metric's samples; see Lines.curve."""
-        return self._store.lines.curve(job.id, name, most, host)
+        return self._store.logs.curve(job.id, name, most, host)
 
     def of_hosts(self, job: Job) -> list[MetricPoint]:
         """Returns the instance metrics of the job's hosts, by time."""

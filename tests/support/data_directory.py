@@ -99,8 +99,8 @@ def contents(data: Path) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for ended in store.ended_jobs():
             job = store.get_by_id(ended.id)
-            (stream,) = store.streams(ended.account, ended.region, job.key.name)
-            lines = [event.text for event in store.events(stream.id, limit=100)]
+            (stream,) = store.logs.streams(ended.account, ended.region, job.key.name)
+            lines = [event.text for event in store.logs.events(stream, limit=100)]
             found[job.key.arn] = (job, lines, store.last_points(ended.id))
         for account, partition in store.iam.accounts():
             records = store.iam.of(account, partition).items()

@@ -59,9 +59,7 @@ def blueprint(site: Site) -> "Blueprint":
         """Returns lines that contain a text, from `?stream=&q=&from=`. `next` is where to continue, null at the end."""
         stream = _stream(site, name)
         start = max(0, request.args.get("from", 0, type=int))
-        found = site.engine.logs.find_lines(
-            stream, request.args.get("q", ""), at_least=start, scan=SCAN, limit=MOST_FOUND
-        )
+        found = site.engine.logs.find(stream, request.args.get("q", ""), at_least=start, scan=SCAN, limit=MOST_FOUND)
         over = found.next >= stream.events
         return {
             "total": stream.events,

@@ -192,7 +192,7 @@ class Recorder:
 
         Metric definitions apply only to the script's lines, not to these.
         """
-        last = self._store.events(self._stream.id, limit=1, newest_first=True)
+        last = self._store.logs.events(self._stream, limit=1, newest_first=True)
         if texts and (not last or last[0].text != texts[-1]):
             now = self._clock.now_ms()
             self._append([LogEvent(now, text) for text in texts], None, [])
@@ -210,7 +210,7 @@ def note_after_end(store: Store, clock: Clock, job: Job, host: str, texts: Seque
     """Adds lines of sagelet's own to the stream of a removed host, unless a step is repeated and has added them."""
     now = clock.now_ms()
     stream = store.open_stream(job, host, f"{job.key.name}/{host}-{now // 1000}", now)
-    there = {event.text for event in store.events(stream.id, limit=LOOK_BACK, newest_first=True)}
+    there = {event.text for event in store.logs.events(stream, limit=LOOK_BACK, newest_first=True)}
     fresh = [LogEvent(now, text) for text in texts if text not in there]
     if fresh:
         store.append_output(stream, fresh, None, [], now)

@@ -93,7 +93,7 @@ class ComparisonInputs:
 
     def _log(self, job: TrainingJob) -> TrainerLog:
         """Returns the log of the first host whose Trainer prints. The Trainers of all other hosts are silent."""
-        streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/")
+        streams = self.store.logs.streams(job.key.account, job.key.region, f"{job.key.name}/")
         for host in job.hosts:
             own = [stream for stream in streams if stream.job_id == job.id and stream.host == host]
             newest = max(own, key=lambda stream: stream.created_ms, default=None)
@@ -104,7 +104,7 @@ class ComparisonInputs:
     def _lines(self, stream: LogStream) -> Iterator[str]:
         """Yields the lines that the Trainer may have printed, out of maybe a million."""
         place = 0
-        while found := self.store.lines_holding(stream.id, trainer_log.MARKS, at_least=place, limit=LINES):
+        while found := self.store.logs.holding(stream, trainer_log.MARKS, at_least=place, limit=LINES):
             yield from (text for _, text in found)
             place = found[-1][0] + 1
 

@@ -124,11 +124,11 @@ class DoctorInputs:
     def _unmatched(self, job: TrainingJob, odd: AbstractSet[str]) -> Iterator[Unmatched]:
         """Yields the metric definitions without a value. `odd`: those with values that are not finite."""
         missing = [one for one in job.spec.metric_definitions if one.name not in odd]
-        known = set(self.store.lines.metric_names(job.id)) if missing else set()
+        known = set(self.store.logs.metric_names(job.id)) if missing else set()
         missing = [one for one in missing if one.name not in known]
         if not missing:
             return
-        streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
+        streams = self.store.logs.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
         total = sum(stream.events for stream in streams if stream.job_id == job.id)
         lines, _ = last_lines(self.store, job, job.hosts[0], NEAR_LINES)
         budget = Budget()
@@ -152,13 +152,13 @@ class DoctorInputs:
 
 def last_lines(store: Store, job: Job, host: str, most: int = LAST_LINES) -> tuple[list[str], int]:
     """Returns the last lines of a host in this attempt, and when any host printed last (ms since the epoch)."""
-    streams = store.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
+    streams = store.logs.streams(job.key.account, job.key.region, f"{job.key.name}/", kind=job.key.kind)
     own = [stream for stream in streams if stream.job_id == job.id]
     last_ms = max((stream.last_ms or stream.created_ms for stream in own), default=0)
     newest = max((stream for stream in own if stream.host == host), key=lambda one: one.created_ms, default=None)
     if newest is None:
         return [], last_ms
-    events = store.events(newest.id, limit=most, newest_first=True)
+    events = store.logs.events(newest, limit=most, newest_first=True)
     return [event.text for event in reversed(events)], last_ms
 
 

@@ -107,4 +107,4 @@ def _common(some: Sequence[Window], others: Sequence[Window], least: int) -> lis
 def _gaps(store: Store, job_id: str, part: Window, least: int) -> Iterator[Window]:
     """Yields the gaps between lines. Each of at least `least` ms has one of the moments that are looked at."""
     for moment in range(part.start_ms, part.end_ms, least):
-        yield Window(*store.lines.times_around(job_id, moment)).common(part)
+        yield Window(*store.logs.times_around(job_id, moment)).common(part)

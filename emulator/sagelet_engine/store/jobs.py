@@ -9,7 +9,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -20,7 +20,7 @@ from sagelet_engine.base.database import Database, DatabaseDamaged, Waiting
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
 from sagelet_engine.model.job import J, Job, JobKey, JobKind, PoolStatus
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
-from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, utf8_size
+from sagelet_engine.model.log_events import LogEvent, LogStream, utf8_size
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.store import codec
@@ -36,8 +36,6 @@ from sagelet_engine.store import search as sql_search
 from sagelet_engine.store.schema import SCHEMA
 
 T = TypeVar("T")
-#: Sorts after every text that continues a prefix, so an index can serve the range.
-LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Store(Database):
         self.status_noted = threading.Event()
         #: Counts every change of a job's record or tags, and every line and metric point, of any job.
         self.changes = Changes()
-        self.lines = sql_logs.Lines(self._rows)
+        self.logs = sql_logs.Logs(self._rows, self._connection)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
         access = sql_orchestrations.Access(self._rows, self._write, self._changing, path)
         self.orchestrations = sql_orchestrations.Orchestrations(access)
@@ -276,7 +274,7 @@ class Store(Database):
         attempt has the name.
         """
         key, which = job.key, (job.id, host, job.attempt)
-        wanted = f"{_SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
+        wanted = f"{sql_logs.SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
         with self._write(durable=False) as db:
             if (found := db.execute(wanted, which).fetchone()) is None:
                 db.execute(
@@ -323,94 +321,6 @@ class Store(Database):
                 ),
             )  # fmt: skip
         return after
-
-    def stream(self, account: str, region: str, name: str, kind: JobKind = JobKind.TRAINING) -> LogStream | None:
-        rows = self._rows(
-            f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND kind = ? AND deleted = 0",
-            (account, region, name, kind.value),
-        )
-        return LogStream(*rows[0]) if rows else None
-
-    def position(self, job: Job, host: str) -> str | None:
-        """Returns the position up to which the output of a host of the job's present attempt is stored, or None."""
-        where = "WHERE job_id = ? AND host = ? AND attempt = ?"
-        rows = self._rows(f"SELECT position FROM log_streams {where}", (job.id, host, job.attempt))
-        return rows[0][0] if rows else None
-
-    def streams(
-        self,
-        account: str,
-        region: str,
-        prefix: str = "",
-        *,
-        kind: JobKind = JobKind.TRAINING,
-        by_time: bool = False,
-        descending: bool = False,
-        after: tuple[int, str] | None = None,
-        limit: int = -1,
-    ) -> list[LogStream]:
-        """Returns log streams whose name starts with `prefix`, by name or by the time of their last event.
-
-        `after`: the time of the last event (0 without events, and in an order by name) and the name of the stream to
-        continue after. `limit` below 0: all.
-        """
-        time = "coalesce(last_ms, 0)" if by_time else "0"
-        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
-        where = "account = ? AND region = ? AND name >= ? AND name < ? AND kind = ? AND deleted = 0"
-        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER, kind.value]
-        if after is not None and by_time:
-            where += f" AND ({time}, name) {beyond} (?, ?)"
-            bounds += after
-        elif after is not None:
-            where += f" AND name {beyond} ?"
-            bounds.append(after[1])
-        columns = f"{time} {order}, name {order}" if by_time else f"name {order}"
-        rows = self._rows(f"{_SELECT_STREAM} WHERE {where} ORDER BY {columns} LIMIT ?", (*bounds, limit))
-        return [LogStream(*row) for row in rows]
-
-    def events(
-        self,
-        stream_id: int,
-        *,
-        start_ms: int = 0,
-        end_ms: int = 2**62,
-        at_least: int = 0,
-        below: int = 2**62,
-        limit: int,
-        max_bytes: int = 2**62,
-        newest_first: bool = False,
-    ) -> list[LogEvent]:
-        """Returns events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
-
-        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always at least one.
-        """
-        select = (
-            "SELECT seq, time_ms, ingested_ms, text FROM log_events"
-            " WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
-            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
-        )
-        found: list[LogEvent] = []
-        # Row by row: otherwise ten thousand lines of 256 KiB would be in memory to fill a page of 1 MiB.
-        which = (stream_id, at_least, below, start_ms, end_ms, limit)
-        with self._connection() as db, closing(db.execute(select, which)) as rows:
-            for seq, time_ms, ingested_ms, text in rows:
-                event = LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
-                max_bytes -= event.page_bytes
-                if found and max_bytes < 0:
-                    break
-                found.append(event)
-        return found
-
-    def lines_holding(
-        self, stream_id: int, marks: Sequence[str], *, at_least: int, limit: int
-    ) -> list[tuple[int, str]]:
-        """Returns place and text of lines of a stream; see logs.holding."""
-        return sql_logs.holding(self._rows, stream_id, marks, at_least, limit)
-
-    def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
-        """Returns events of several streams by time; see logs.merged."""
-        with self._connection() as db:
-            return sql_logs.merged(db, stream_ids, **which)
 
     def last_points(self, job_id: str) -> list[MetricPoint]:
         """Returns the last value of every metric of a job, by name."""
@@ -473,8 +383,6 @@ def _job(_job_id: str, record: str, version: int, tags: str) -> Job:
 #: A job's tags as a JSON object, by their keys.
 _TAGS = "(SELECT json_group_object(key, value) FROM (SELECT key, value FROM tags WHERE job_id = jobs.id ORDER BY key))"
 _BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
-_STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
-_SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
 
 
 def _state(job: Job) -> tuple[Any, ...]:

@@ -2,11 +2,11 @@
 
 `insert` is the only statement of the store that runs for every line of every job.
 
-`merged` reads each stream through its own index, in order, from where the page begins. So the cost of a page depends on
-what it shows, not on the length of the streams. A stream is read only when the page reaches its first event, because
-few of ten thousand streams overlap.
+`merged_events` reads each stream through its own index, in order, from where the page begins. So the cost of a page
+depends on what it shows, not on the length of the streams. A stream is read only when the page reaches its first event,
+because few of ten thousand streams overlap.
 
-`Lines` serves what people look at: lines that contain a text, and a metric's curve as a screen shows it.
+`Logs` also serves what people look at: lines that contain a text, and a metric's curve as a screen shows it.
 
 There is one group for each kind of job, account and region. It exists if somebody made it or if it has a stream. A
 deleted stream stays as an empty, hidden row: its job may still run, and the row holds the position up to which its
@@ -23,12 +23,18 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sagelet_engine.model.job import JobKind
-from sagelet_engine.model.log_events import FoundLines, LogEvent, LogGroup, MergedEvents
+from sagelet_engine.model.job import Job, JobKind
+from sagelet_engine.model.log_events import FoundLines, LogEvent, LogGroup, LogStream, MergedEvents
 from sagelet_engine.model.series import Sample
 
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
+Connection = Write
+
+_STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
+SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
+#: Sorts after every text that continues a prefix, so an index can serve the range.
+LAST_CHARACTER = "\U0010ffff"
 
 
 #: Rows of one statement. With fewer rows, sqlite3's own work for each statement takes most of the time.
@@ -61,13 +67,127 @@ def insert(
 _TO_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 
-class Lines:
-    """Read-only queries. `rows` reads."""
+class Logs:
+    """What the hosts of jobs have printed. Read-only queries: `rows` reads all rows, `connection` some."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, connection: Connection) -> None:
         self._rows = rows
+        self._connection = connection
 
-    def find(self, stream_id: int, text: str, *, at_least: int, scan: int, limit: int) -> FoundLines:
+    def stream(self, account: str, region: str, name: str, kind: JobKind = JobKind.TRAINING) -> LogStream | None:
+        rows = self._rows(
+            f"{SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND kind = ? AND deleted = 0",
+            (account, region, name, kind.value),
+        )
+        return LogStream(*rows[0]) if rows else None
+
+    def position(self, job: Job, host: str) -> str | None:
+        """Returns the position up to which the output of a host of the job's present attempt is stored, or None."""
+        where = "WHERE job_id = ? AND host = ? AND attempt = ?"
+        rows = self._rows(f"SELECT position FROM log_streams {where}", (job.id, host, job.attempt))
+        return rows[0][0] if rows else None
+
+    def streams(
+        self,
+        account: str,
+        region: str,
+        prefix: str = "",
+        *,
+        kind: JobKind = JobKind.TRAINING,
+        by_time: bool = False,
+        descending: bool = False,
+        after: tuple[int, str] | None = None,
+        limit: int = -1,
+    ) -> list[LogStream]:
+        """Returns log streams whose name starts with `prefix`, by name or by the time of their last event.
+
+        `after`: the time of the last event (0 without events, and in an order by name) and the name of the stream to
+        continue after. `limit` below 0: all.
+        """
+        time = "coalesce(last_ms, 0)" if by_time else "0"
+        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
+        where = "account = ? AND region = ? AND name >= ? AND name < ? AND kind = ? AND deleted = 0"
+        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER, kind.value]
+        if after is not None and by_time:
+            where += f" AND ({time}, name) {beyond} (?, ?)"
+            bounds += after
+        elif after is not None:
+            where += f" AND name {beyond} ?"
+            bounds.append(after[1])
+        columns = f"{time} {order}, name {order}" if by_time else f"name {order}"
+        rows = self._rows(f"{SELECT_STREAM} WHERE {where} ORDER BY {columns} LIMIT ?", (*bounds, limit))
+        return [LogStream(*row) for row in rows]
+
+    def events(
+        self,
+        stream: LogStream,
+        *,
+        start_ms: int = 0,
+        end_ms: int = 2**62,
+        at_least: int = 0,
+        below: int = 2**62,
+        limit: int,
+        max_bytes: int = 2**62,
+        newest_first: bool = False,
+    ) -> list[LogEvent]:
+        """Returns events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
+
+        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always at least one.
+        """
+        select = (
+            "SELECT seq, time_ms, ingested_ms, text FROM log_events"
+            " WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
+            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
+        )
+        found: list[LogEvent] = []
+        # Row by row: otherwise ten thousand lines of 256 KiB would be in memory to fill a page of 1 MiB.
+        which = (stream.id, at_least, below, start_ms, end_ms, limit)
+        with self._connection() as db, closing(db.execute(select, which)) as rows:
+            for seq, time_ms, ingested_ms, text in rows:
+                event = LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+                max_bytes -= event.page_bytes
+                if found and max_bytes < 0:
+                    break
+                found.append(event)
+        return found
+
+    def merged_events(
+        self,
+        streams: Sequence[LogStream],
+        *,
+        start_ms: int,
+        end_ms: int,
+        limit: int,
+        after: Sequence[int] = (),
+        matches: Callable[[str], bool] | None = None,
+        scan: int = 2**62,
+        max_bytes: int = 2**62,
+        newest_first: bool = False,
+    ) -> MergedEvents:
+        """Returns matching events of several streams with start_ms <= time < end_ms, by time, from after `after`.
+
+        `after`: time, stream id and seq. At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always at
+        least one. Looks at `scan` events at most.
+        """
+        edge = 2**62 if newest_first else -1
+        page, place = _Page(limit, scan, max_bytes, matches), tuple(after) or (edge,) * 3
+        ids, step = [stream.id for stream in streams], -1 if newest_first else 1
+        with self._connection() as db:
+            spans = _spans(db, ids, start_ms, end_ms, place, newest_first)
+            with closing(_in_order(db, spans, step)) as events:
+                for stream_id, event in events:
+                    if not page.takes(stream_id, event):
+                        return MergedEvents(page.found, place)
+                    place = (event.time_ms, stream_id, event.seq)
+        return MergedEvents(page.found, None)
+
+    def holding(self, stream: LogStream, marks: Sequence[str], *, at_least: int, limit: int) -> list[tuple[int, str]]:
+        """Returns place and text of the lines that hold one of the marks, from a place on, in order."""
+        held = " OR ".join(["instr(text, ?) > 0"] * len(marks))
+        select = f"SELECT seq, text FROM log_events WHERE stream_id = ? AND seq >= ? AND ({held}) ORDER BY seq LIMIT ?"
+        return [tuple(row) for row in self._rows(select, (stream.id, at_least, *marks, limit))]
+
+    def find(self, stream: LogStream, text: str, *, at_least: int, scan: int, limit: int) -> FoundLines:
         """Finds lines with at_least <= seq < at_least + scan that contain `text`. ASCII letters are compared without
         case.
         """
@@ -76,7 +196,7 @@ class Lines:
             "SELECT time_ms, text, seq, ingested_ms FROM log_events WHERE stream_id = ? AND seq >= ? AND seq < ?"
             # SQLite's lower handles ASCII only.
             " AND instr(lower(text), ?) > 0 ORDER BY seq LIMIT ?",
-            (stream_id, at_least, end, text.translate(_TO_LOWER), limit),
+            (stream.id, at_least, end, text.translate(_TO_LOWER), limit),
         )
         events = [LogEvent(*row) for row in rows]
         return FoundLines(events, events[-1].seq + 1 if len(events) == limit else end)
@@ -142,35 +262,6 @@ class _Page:
             self.found.append((stream_id, event))
         self.seen += 1
         return True
-
-
-def merged(
-    db: sqlite3.Connection,
-    stream_ids: Sequence[int],
-    *,
-    start_ms: int,
-    end_ms: int,
-    limit: int,
-    after: Sequence[int] = (),
-    matches: Callable[[str], bool] | None = None,
-    scan: int = 2**62,
-    max_bytes: int = 2**62,
-    newest_first: bool = False,
-) -> MergedEvents:
-    """Returns matching events of several streams with start_ms <= time < end_ms, by time, from after `after`.
-
-    `after`: time, stream id and seq. At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always at least
-    one. Looks at `scan` events at most.
-    """
-    edge = 2**62 if newest_first else -1
-    page, place = _Page(limit, scan, max_bytes, matches), tuple(after) or (edge,) * 3
-    spans = _spans(db, stream_ids, start_ms, end_ms, place, newest_first)
-    with closing(_in_order(db, spans, -1 if newest_first else 1)) as events:
-        for stream_id, event in events:
-            if not page.takes(stream_id, event):
-                return MergedEvents(page.found, place)
-            place = (event.time_ms, stream_id, event.seq)
-    return MergedEvents(page.found, None)
 
 
 class _Span(NamedTuple):
@@ -269,13 +360,6 @@ TABLES = """
     """
 
 _HIDE = "UPDATE log_streams SET deleted = 1, first_ms = NULL, last_ms = NULL, ingested_ms = NULL, bytes = 0"
-
-
-def holding(rows: Rows, stream_id: int, marks: Sequence[str], at_least: int, limit: int) -> list[tuple[int, str]]:
-    """Returns place and text of the lines that hold one of the marks, from a place on, in order."""
-    held = " OR ".join(["instr(text, ?) > 0"] * len(marks))
-    select = f"SELECT seq, text FROM log_events WHERE stream_id = ? AND seq >= ? AND ({held}) ORDER BY seq LIMIT ?"
-    return [tuple(row) for row in rows(select, (stream_id, at_least, *marks, limit))]
 
 
 class LogGroups:

@@ -615,7 +615,7 @@ def test_a_group_that_is_made_before_the_first_job(world: ApiWorld) -> None:
     world.logs.untag_log_group(logGroupName=GROUP, tags=["team"])
     world.logs.untag_resource(resourceArn=arn, tagKeys=["y"])
     world.restart()
-    assert world.engine.logs.groups.get("123456789012", "us-east-1", JobKind.TRAINING).tags == {"x": "1"}  # type: ignore[union-attr]
+    assert world.engine.log_groups.get("123456789012", "us-east-1", JobKind.TRAINING).tags == {"x": "1"}  # type: ignore[union-attr]
 
 
 def test_tags_have_a_limit(world: ApiWorld) -> None:
@@ -653,7 +653,7 @@ def test_an_event_that_grows_too_old_is_not_shown_and_is_gone_after_a_restart(wo
     world.restart()
     count = "SELECT count(*) FROM log_events"
     until(lambda: world.engine._store._rows(count) == [(0,)])
-    assert world.engine.logs.groups.get("123456789012", "us-east-1", JobKind.TRAINING).retention_days == 1  # type: ignore[union-attr]
+    assert world.engine.log_groups.get("123456789012", "us-east-1", JobKind.TRAINING).retention_days == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("days", [0, 2, 10_000])

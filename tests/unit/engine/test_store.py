@@ -323,7 +323,7 @@ def test_times_never_go_back_within_a_stream(store: Store) -> None:
     stream = store.open_stream(add(store, "one"), "algo-1", "s", 1000)
     stream = store.append_output(stream, [LogEvent(5000, "a"), LogEvent(4000, "b")], "2", [], 9000)
     stream = store.append_output(stream, [LogEvent(3000, "c"), LogEvent(6000, "d")], "4", [], 9001)
-    events = store.events(stream.id, limit=10)
+    events = store.logs.events(stream, limit=10)
     assert [(event.seq, event.time_ms, event.text) for event in events] == [
         (0, 5000, "a"), (1, 5000, "b"), (2, 5000, "c"), (3, 6000, "d"),
     ]  # fmt: skip
@@ -338,7 +338,7 @@ def test_lines_points_and_position_are_kept_together_or_not_at_all(store: Store)
     with pytest.raises(sqlite3.IntegrityError):
         store.append_output(clash, [LogEvent(1001, "b")], "2", [MetricPoint("m", 2.0, 1001)], 1001)
     assert store.open_stream(job, "algo-1", "s", 1000) == after
-    assert [event.text for event in store.events(stream.id, limit=10)] == ["a"]
+    assert [event.text for event in store.logs.events(stream, limit=10)] == ["a"]
     assert [point.value for point in store.last_points(job.id)] == [1.0]
 
 
@@ -349,7 +349,7 @@ def test_any_number_of_lines_may_come_at_once(store: Store, number: int) -> None
         lines = [LogEvent(2000 + offset + line, f"line {offset + line}") for line in range(number)]
         stream = store.append_output(stream, lines, "p", [], 3000)
     expected = [LogEvent(2000 + seq, f"line {seq}", seq, 3000) for seq in range(2 * number)]
-    assert store.events(stream.id, limit=2 * number + 1) == expected
+    assert store.logs.events(stream, limit=2 * number + 1) == expected
     assert (stream.events, stream.ingested_ms) == (2 * number, 3000 if number else None)
 
 
@@ -357,7 +357,7 @@ def test_any_text_can_be_kept(store: Store) -> None:
     stream = store.open_stream(add(store, "one"), "algo-1", "s", 1000)
     texts = ["", "\0", "a\rb", "\ufffd", "\U0001f600" * 1000]
     stream = store.append_output(stream, [LogEvent(1000, text) for text in texts], "1", [], 1000)
-    assert [event.text for event in store.events(stream.id, limit=10)] == texts
+    assert [event.text for event in store.logs.events(stream, limit=10)] == texts
     assert stream.bytes == sum(len(text.encode()) for text in texts)
 
 
@@ -407,8 +407,8 @@ def test_streams_are_found_by_prefix_taken_literally(store: Store) -> None:
     for name in ("a_b", "a-b", "aXb"):
         store.open_stream(add(store, name), "algo-1", f"{name}/algo-1-1", 1000)
     store.open_stream(add(store, "a-b", job_id="far", region="eu-west-1"), "algo-1", "a-b/algo-1-1", 1000)
-    assert [stream.name for stream in store.streams(ACCOUNT, REGION, "a_")] == ["a_b/algo-1-1"]
-    assert [stream.name for stream in store.streams(ACCOUNT, REGION)] == [
+    assert [stream.name for stream in store.logs.streams(ACCOUNT, REGION, "a_")] == ["a_b/algo-1-1"]
+    assert [stream.name for stream in store.logs.streams(ACCOUNT, REGION)] == [
         "a-b/algo-1-1", "aXb/algo-1-1", "a_b/algo-1-1",
     ]  # fmt: skip
 
@@ -473,18 +473,20 @@ def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 def test_merged_events_are_in_order_whatever_lies_between_them(store: Store, newest_first: bool, limit: int) -> None:
     random = Random(limit)
-    expected, ids = [], []
+    expected, streams = [], []
     for number in range(3):
         job = add(store, f"job-{number}")
         stream = store.open_stream(job, "algo-1", f"job-{number}/algo-1-1", 0)
         times = sorted(random.choice((1, 60_000, 10**7, 10**11)) * random.randrange(5) for _ in range(30))
         store.append_output(stream, [LogEvent(time, "x") for time in times], None, [], 0)
-        ids.append(stream.id)
+        streams.append(stream)
         expected += [(time, stream.id, seq) for seq, time in enumerate(times)]
     found: list[tuple[int, int, int]] = []
     after: tuple[int, ...] = ()
     while True:
-        page = store.merged_events(ids, start_ms=0, end_ms=2**62, limit=limit, after=after, newest_first=newest_first)
+        page = store.logs.merged_events(
+            streams, start_ms=0, end_ms=2**62, limit=limit, after=after, newest_first=newest_first
+        )
         found += [(event.time_ms, stream_id, event.seq) for stream_id, event in page.events]
         if page.place is None:
             break

@@ -41,7 +41,7 @@ class LogGroupOperations:
     """Handlers: each takes the call and its validated request, returns the members of the answer."""
 
     def __init__(self, engine: Engine, others: OtherGroups) -> None:
-        self._groups = engine.logs.groups
+        self._groups = engine.log_groups
         self._others = others
 
     def describe_log_groups(self, context: Context, request: Request) -> Output:

@@ -68,7 +68,7 @@ class TrainingLogs:
         backward = "below" in place or (not place and not request.get("startFromHead", False))
         events = self._engine.logs.events(
             stream,
-            start_ms=max(request.get("startTime", 0), self._engine.logs.groups.oldest_ms(*group)),
+            start_ms=max(request.get("startTime", 0), self._engine.log_groups.oldest_ms(*group)),
             end_ms=request.get("endTime", FOR_EVER),
             limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
             max_bytes=PAGE_BYTES,
@@ -118,7 +118,7 @@ class TrainingLogs:
     def delete_log_stream(self, context: Context, request: Request) -> None:
         place = group_key_of(context, request)
         self._require_group(place)
-        self._engine.logs.groups.delete_stream(self._stream(place, request["logStreamName"]))
+        self._engine.log_groups.delete_stream(self._stream(place, request["logStreamName"]))
 
     def operations(self) -> Operations:
         """The table for the front."""
@@ -133,7 +133,7 @@ class TrainingLogs:
 
     def _window(self, place: GroupKey, request: Request) -> tuple[int, int]:
         """Returns the times that FilterLogEvents asks for. Its endTime is included, unlike that of GetLogEvents."""
-        oldest = self._engine.logs.groups.oldest_ms(*place)
+        oldest = self._engine.log_groups.oldest_ms(*place)
         return max(request.get("startTime", 0), oldest), min(request.get("endTime", FOR_EVER), FOR_EVER) + 1
 
     def _chosen(self, place: GroupKey, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
@@ -153,7 +153,7 @@ class TrainingLogs:
         ]
 
     def _require_group(self, place: GroupKey) -> None:
-        if not self._engine.logs.groups.exists(*place):
+        if not self._engine.log_groups.exists(*place):
             raise LogsResourceNotFound("The specified log group does not exist.")
 
     def _stream(self, place: GroupKey, name: str) -> LogStream:
