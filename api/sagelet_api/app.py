@@ -6,7 +6,6 @@ on it.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 
 from sagelet_api.auth.needs import needs
 from sagelet_api.auth.objects_origin import move
@@ -27,7 +26,7 @@ from sagelet_api.protocol.calls import (
     read_body,
     rewind,
 )
-from sagelet_api.protocol.operation_names import Routes, name_operation, no_routes
+from sagelet_api.protocol.operation_names import Routes, name_operation
 from sagelet_api.protocol.operations import (
     MAX_BODY,
     Context,
@@ -42,7 +41,7 @@ from sagelet_api.protocol.replies import error_reply, json_reply, send
 from sagelet_api.protocol.rest_paths import rest_protocol
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
-from sagelet_engine.base.concurrency import COMPUTING_AT_ONCE, ConcurrencyLimit
+from sagelet_engine.base.concurrency import ConcurrencyLimit
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.hub.access import PREFIX as HUB_PREFIX
 from sagelet_engine.model.principal import NotAuthorized
@@ -86,16 +85,16 @@ class Application:
         checks: Mapping[str, Callable[[Call], None]],
         services: Mapping[str, Operations],
         fallback: WsgiApp,
-        protocols: Mapping[str, Callable[[], OwnProtocol]] = MappingProxyType({}),
-        rest: Iterable[RestOperation] = (),
-        pages: WsgiApp | None = None,
-        routes: Routes = no_routes,
-        hub: Handler | None = None,
-        computing: ConcurrencyLimit | None = None,
+        protocols: Mapping[str, Callable[[], OwnProtocol]],
+        rest: Iterable[RestOperation],
+        pages: WsgiApp,
+        routes: Routes,
+        hub: Handler,
+        computing: ConcurrencyLimit,
     ) -> None:
         """`computing` limits how many operations compute at the same time."""
         self._guard = guard
-        self._computing = computing or ConcurrencyLimit(COMPUTING_AT_ONCE)
+        self._computing = computing
         self._hub = hub
         self._pages = pages
         self._control = control
@@ -160,13 +159,13 @@ class Application:
         return call._replace(protocol=protocol)
 
     def _serve_page(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        if self._pages is None or not _is_for_page(call):
+        if not _is_for_page(call):
             return None
         self._guard.check_page(call, environ)
         return self._pages(environ, start)
 
     def _serve_hub(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        if self._hub is None or not call.path.startswith(HUB_PREFIX):
+        if not call.path.startswith(HUB_PREFIX):
             return None
         return self._hub(call, environ, start)
 

@@ -25,6 +25,7 @@ from sagelet_api.protocol.operation_names import models_of, signing_name_of
 from sagelet_api.protocol.operations import RestOperation
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3 import service
+from sagelet_engine.base.concurrency import ConcurrencyLimit
 from sagelet_engine.base.loading import Late
 from sagelet_engine.model.principal import owner
 from support.protocol_requests import TWO_NAMES, Sent, confused, protocols_of, service_model, written
@@ -69,7 +70,8 @@ class Watched:
         self._app = Application(
             Door(self.asked), lambda *_: [], {}, services if own else {}, bridge.requests.wsgi,
             protocols={"s3": Late(lambda: service.S3Service(Anything(), Anything()))} if own else {},
-            rest=rest if own else (), routes=bridge.requests.route,
+            rest=rest if own else (), routes=bridge.requests.route, pages=lambda *_: [], hub=lambda *_: None,
+            computing=ConcurrencyLimit(1),
         )  # fmt: skip
 
     def _handler(self, name: str) -> Any:

@@ -11,7 +11,6 @@ ALONE = {
     "tests/attack/test_what_is_authorised_runs.py": {"Application"},
     "tests/support/histories/world.py": {"Engine"},
     "tests/support/world.py": {"Engine"},
-    "tests/unit/api/test_people.py": {"Application", "RequestGuard"},
     "tests/unit/api/test_security.py": {"RequestGuard"},
     "tests/unit/api/test_state_events.py": {"StateEvents"},
     "tests/unit/api/test_web_actions.py": {"Sessions"},

@@ -83,12 +83,7 @@ def rest_models() -> list[str]:
     return [model.name for models in _table().values() for model in models if model.rest]
 
 
-def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
-    """Finds no routes. For a server whose REST services are all implemented by sagelet."""
-    return None
-
-
-def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes = no_routes) -> Call:
+def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes) -> Call:
     """Returns the call with its `operation`, and its `model` if a known service has the operation.
 
     Raises AwsError for a request that names two operations, or an operation that the service does not have.

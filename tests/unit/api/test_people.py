@@ -7,14 +7,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sagelet_api.app import Application
-from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web import PREFIX
 from sagelet_engine.base.errors import SageletError
 from support.api_world import ApiWorld
-from support.front import Front, front
+from support.front import Front
 
 CURL = {"User-Agent": "curl/8.5.0", "Accept": "*/*"}
 BROWSER = {"User-Agent": "Mozilla/5.0", "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -191,18 +189,20 @@ def test_a_browser_at_an_unknown_control_path_learns_the_way_to_the_page(server:
     ],
 )
 def test_what_fails_is_told_in_the_words_of_who_called(
-    method: str, path: str, headers: dict[str, str], kind: str, error: Exception, words: str
-) -> None:
+    method: str, path: str, headers: dict[str, str], kind: str, error: Exception, words: str,
+    whole: ApiWorld, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     def fail(_environ: Environ, _start: StartResponse) -> list[bytes]:
         raise error
 
     def s3() -> NoReturn:
         raise error
 
-    app = Application(RequestGuard(), fail, {}, {}, fail, {"s3": s3}, pages=fail)
-    with front(app) as server:
-        own = {"Origin": f"http://localhost:{server.port}"} if "Content-Type" in headers else {}
-        status, answered, text = ask(server.port, path, {**headers, **own}, method)
+    parts = {"_pages": fail, "_control": fail, "_fallback": fail, "_services": {}, "_protocols": {"s3": s3}}
+    for part, broken in parts.items():
+        monkeypatch.setattr(whole.sagelet.application, part, broken)
+    own = {"Origin": f"http://localhost:{whole.port}"} if "Content-Type" in headers else {}
+    status, answered, text = ask(whole.port, path, {**headers, **own}, method)
     assert (status, answered) == (500, kind)
     assert words in text
     assert ("{" in text) == ("json" in kind)

@@ -17,7 +17,7 @@ def environ(**extra: Any) -> dict[str, Any]:
 
 
 def named(call: Call, request: dict[str, Any] | None = None) -> Call:
-    return name_operation(call, request or environ(), {})
+    return name_operation(call, request or environ(), {}, lambda _models, _environ: None)
 
 
 def test_scope_names_service_region_and_default_account() -> None:
