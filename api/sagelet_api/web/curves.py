@@ -9,7 +9,7 @@ from typing import TypedDict
 from sagelet_api.web.units import Unit, fitting, heading, smaller, unit_of
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.telemetry.compiler.points import FIGURES, PREFIX, Figure
+from sagelet_engine.telemetry.compiler.points import FIGURES, PREFIX, Measure
 
 #: The most samples of a curve. A chart has fewer columns of pixels.
 MOST = 1000
@@ -62,7 +62,7 @@ def _own(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
             found = engine.metrics.curve(job, name, MOST, host)
             # Values of one millisecond stay as they were printed: the last one is the job's.
             samples = [(one.time_ms, one.value) for one in sorted(found, key=lambda one: one.time_ms)]
-            yield _curve(job, METRICS, name, Figure(name, unit_of(name)), host or "", samples)
+            yield _curve(job, METRICS, name, Measure(name, unit_of(name)), host or "", samples)
 
 
 def _sampled(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
@@ -74,9 +74,9 @@ def _sampled(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
     compiler = [key for key in by_name if key[0].removeprefix(PREFIX) in FIGURES and key[0].startswith(PREFIX)]
     for name, host in sorted(compiler, key=lambda key: order.index(key[0].removeprefix(PREFIX))):
         samples = _held(engine, job, by_name.pop((name, host)))
-        yield _curve(job, COMPILER, name, FIGURES[name.removeprefix(PREFIX)], host, samples)
+        yield _curve(job, COMPILER, name, FIGURES[name.removeprefix(PREFIX)].measure, host, samples)
     for (name, host), samples in sorted(by_name.items()):
-        yield _curve(job, INSTANCES, name, Figure(name, "%"), host, _thinned(samples))
+        yield _curve(job, INSTANCES, name, Measure(name, "%"), host, _thinned(samples))
 
 
 def _held(engine: Engine, job: TrainingJob, samples: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -92,7 +92,7 @@ def _thinned(samples: list[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def _curve(
-    job: TrainingJob, section: str, name: str, figure: Figure, host: str, samples: Sequence[tuple[int, float]]
+    job: TrainingJob, section: str, name: str, figure: Measure, host: str, samples: Sequence[tuple[int, float]]
 ) -> Curve:
     start = job.training_start_ms or job.created_ms
     xs = tuple((time_ms - start) / 1000 for time_ms, _ in samples)

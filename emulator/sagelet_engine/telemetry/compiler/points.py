@@ -2,18 +2,19 @@
 dimension, no unit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import Figures
 from sagelet_engine.telemetry.metrics import float32
 
 #: AWS has no metrics of these names, and a metric definition is unlikely to use a colon in a name.
 PREFIX = "sagelet:"
 
 
-class Figure(NamedTuple):
+class Measure(NamedTuple):
     """What a metric is, for people."""
 
     title: str
@@ -21,23 +22,42 @@ class Figure(NamedTuple):
     unit: str = ""
 
 
+class Figure(NamedTuple):
+    """A metric and its value in a report. 0 is "not known"."""
+
+    measure: Measure
+    value: Callable[[Figures], float]
+    #: False if jobs that train natively do not have it.
+    native: bool = False
+
+
 #: By the metric's name without PREFIX, in the order in which people read them. Docs: docs/reference/compiler-report.md.
 FIGURES: Mapping[str, Figure] = {
-    "steps": Figure("Steps so far"),
-    "samples_per_second": Figure("Steady throughput", "samples/s"),
-    "first_step_seconds": Figure("First step", "s"),
-    "steady_step_seconds": Figure("Steady step", "s"),
-    "compiles": Figure("Compilations so far"),
-    "compile_seconds": Figure("Compiling so far", "s"),
-    "compiling_steps": Figure("Steps that compiled so far"),
-    "input_wait_seconds": Figure("Waited for input so far", "s"),
-    "peak_memory_bytes": Figure("Peak memory", "B"),
-    "collective_share": Figure("Collectives' share of the steps' time", "share"),
-    "cache_hits": Figure("Hits of the compile cache so far"),
-    "graph_breaks_per_step": Figure("Graph breaks per step"),
-    "cpu_fallbacks": Figure("Operations on the CPU instead so far"),
-    "to_device_bytes": Figure("To the device so far", "B"),
-    "from_device_bytes": Figure("From the device so far", "B"),
+    "steps": Figure(Measure("Steps so far"), lambda total: total.steps, native=True),
+    "samples_per_second": Figure(
+        Measure("Steady throughput", "samples/s"), lambda total: total.samples_per_second, native=True
+    ),
+    "first_step_seconds": Figure(Measure("First step", "s"), lambda total: total.first_step_seconds, native=True),
+    "steady_step_seconds": Figure(Measure("Steady step", "s"), lambda total: total.steady_step_seconds, native=True),
+    "compiles": Figure(Measure("Compilations so far"), lambda total: total.compiles),
+    "compile_seconds": Figure(Measure("Compiling so far", "s"), lambda total: total.compile_seconds),
+    "compiling_steps": Figure(Measure("Steps that compiled so far"), lambda total: total.compiling_step_count),
+    "input_wait_seconds": Figure(
+        Measure("Waited for input so far", "s"), lambda total: total.input_wait_seconds, native=True
+    ),
+    "peak_memory_bytes": Figure(Measure("Peak memory", "B"), lambda total: total.memory.peak_bytes, native=True),
+    "collective_share": Figure(
+        Measure("Collectives' share of the steps' time", "share"), lambda total: total.collectives.share, native=True
+    ),
+    "cache_hits": Figure(Measure("Hits of the compile cache so far"), lambda total: total.cache.hits),
+    "graph_breaks_per_step": Figure(Measure("Graph breaks per step"), lambda total: total.graph.breaks_per_step),
+    "cpu_fallbacks": Figure(
+        Measure("Operations on the CPU instead so far"), lambda total: sum(total.fallbacks.values())
+    ),
+    "to_device_bytes": Figure(Measure("To the device so far", "B"), lambda total: total.transfers.to_device.bytes),
+    "from_device_bytes": Figure(
+        Measure("From the device so far", "B"), lambda total: total.transfers.from_device.bytes
+    ),
 }
 
 
@@ -52,25 +72,4 @@ def points(report: CompilerReport, now_ms: int) -> list[MetricPoint]:
 
 def values(report: CompilerReport) -> dict[str, float]:
     """Returns the figures of a report, by their names in FIGURES. 0 is "not known"."""
-    total = report.total
-    values = {
-        "steps": total.steps,
-        "first_step_seconds": total.first_step_seconds,
-        "steady_step_seconds": total.steady_step_seconds,
-        "input_wait_seconds": total.input_wait_seconds,
-        "samples_per_second": total.samples_per_second,
-        "peak_memory_bytes": total.memory.peak_bytes,
-        "collective_share": total.collectives.share,
-    }
-    if report.compiled:
-        values |= {
-            "compiles": total.compiles,
-            "compile_seconds": total.compile_seconds,
-            "compiling_steps": total.compiling_step_count,
-            "cache_hits": total.cache.hits,
-            "graph_breaks_per_step": total.graph.breaks_per_step,
-            "cpu_fallbacks": sum(total.fallbacks.values()),
-            "to_device_bytes": total.transfers.to_device.bytes,
-            "from_device_bytes": total.transfers.from_device.bytes,
-        }
-    return values
+    return {name: figure.value(report.total) for name, figure in FIGURES.items() if figure.native or report.compiled}

@@ -5,8 +5,19 @@ cannot know, and 0 (or nothing) stands for "not known". Seconds, bytes and ms si
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+T = TypeVar("T")
 
 VERSION = 1
+#: The key of a field's metadata that says that workers' values are added up (merging.py).
+SUMMED = "summed"
+
+
+def summed(default: T) -> T:
+    """Returns a field whose values of several workers are added up."""
+    added: T = field(default=default, metadata={SUMMED: True})
+    return added
 
 
 @dataclass(frozen=True)
@@ -16,8 +27,8 @@ class Cache:
     enabled: bool = False
     #: Why it is off.
     reason: str = ""
-    hits: int = 0
-    misses: int = 0
+    hits: int = summed(0)
+    misses: int = summed(0)
 
     @property
     def has_all(self) -> bool:
@@ -28,6 +39,9 @@ class Cache:
 @dataclass(frozen=True)
 class StepSeconds:
     """The last 2,048 intervals between two moments at which the device was done: seconds a step."""
+
+    #: Of several workers, those of the slowest.
+    LARGEST_OF: ClassVar[str] = "p50"
 
     p5: float = 0.0
     p50: float = 0.0
@@ -46,14 +60,14 @@ class BatchShape:
     """Training batches whose first tensor had this shape."""
 
     shape: tuple[int, ...] = ()
-    count: int = 0
+    count: int = summed(0)
 
 
 @dataclass(frozen=True)
 class Transfer:
-    count: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
+    count: int = summed(0)
+    bytes: int = summed(0)
+    seconds: float = summed(0.0)
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,9 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Memory:
+    #: Of several workers, that of the one which needs most.
+    LARGEST_OF: ClassVar[str] = "peak_bytes"
+
     peak_bytes: int = 0
     #: `rss`: of the process; `device`: of the accelerator.
     kind: str = ""
@@ -95,7 +112,7 @@ class Graph:
     nodes_max: int = 0
     #: XLA: graphs that ran because a value was read, not because the script ended a graph. Inductor: places where
     #: Dynamo ended a graph within the model.
-    breaks: int = 0
+    breaks: int = summed(0)
     #: Not known of Inductor.
     breaks_per_step: float = 0.0
     #: Of Inductor, by Dynamo's counters: different graphs, functions that were traced, and those that were again.
@@ -136,10 +153,10 @@ class CallSite:
     function: str = ""
     #: `transformers/trainer.py:2560` if a library made the call, or empty if that line itself did.
     via: str = ""
-    count: int = 0
-    seconds: float = 0.0
+    count: int = summed(0)
+    seconds: float = summed(0.0)
     #: Of `evaluations`, the calls in a step that had made the same call before, and those after the last step.
-    repeats: int = 0
+    repeats: int = summed(0)
 
     @property
     def in_steps(self) -> int:
@@ -167,7 +184,7 @@ class Devices:
 @dataclass(frozen=True)
 class Collectives:
     count: int = 0
-    bytes: int = 0
+    bytes: int = summed(0)
     seconds: float = 0.0
     #: Share of the time of the steps in `step_seconds`, 0 to 1.
     share: float = 0.0
@@ -199,14 +216,20 @@ class Span:
 class Program:
     """A compiled program and its executions on the device."""
 
+    #: In lists, those that took longest come first.
+    FIRST_BY: ClassVar[str] = "seconds"
+
     name: str = ""
-    count: int = 0
-    seconds: float = 0.0
+    count: int = summed(0)
+    seconds: float = summed(0.0)
 
 
 @dataclass(frozen=True)
 class Device:
     """What a PJRT plugin's device did. Empty for torch_xla's own client, which does not say when programs end."""
+
+    #: Of several workers, that of the slowest.
+    LARGEST_OF: ClassVar[str] = "busy_seconds"
 
     #: In which at least one program ran or was due, and in which none was between two programs.
     busy_seconds: float = 0.0
@@ -214,9 +237,8 @@ class Device:
     #: The most programs that were due at once.
     deepest_queue: int = 0
     #: The number of executions whose ends could not be seen.
-    lost: int = 0
-    #: The programs that took longest come first.
-    programs: tuple[Program, ...] = ()
+    lost: int = summed(0)
+    programs: tuple[Program, ...] = summed(())
 
 
 @dataclass(frozen=True)
@@ -234,7 +256,7 @@ class Figures:
     #: Number of all steps in which something was compiled.
     compiling_step_count: int = 0
     cache: Cache = Cache()
-    executions: int = 0
+    executions: int = summed(0)
     #: In which the device worked, overlaps counted once. 0 if nobody knows.
     execute_seconds: float = 0.0
     device: Device = Device()
@@ -254,8 +276,8 @@ class Figures:
     waits: tuple[CallSite, ...] = ()
     #: Mean over the steps of `step_seconds`.
     steady_input_wait_seconds: float = 0.0
-    samples: int = 0
-    samples_per_second: float = 0.0
+    samples: int = summed(0)
+    samples_per_second: float = summed(0.0)
     batch_shapes: tuple[BatchShape, ...] = ()
     transfers: Transfers = Transfers()
     memory: Memory = Memory()
