@@ -23,7 +23,7 @@ help:
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
 	@echo "make bench   speed, load and cost, side by side with the peers: docs/benchmarks.md"
-	@echo "make bench-SECTION  one section of it: api s3 logs job tuning pipelines idle concurrency, or one of another page:"
+	@echo "make bench-SECTION  one section of it: api s3 logs job tuning pipelines idle concurrency beside, or one of another page:"
 	@echo "             models compiled fixed step slurm first-job"
 	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
 	@echo "make release VERSION=X.Y.Z  check a release, build its wheel; refuses what is not true"

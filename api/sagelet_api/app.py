@@ -13,7 +13,14 @@ from sagelet_api.auth.people import error_text, is_person, way_to_page
 from sagelet_api.auth.request_guard import RequestGuard, accepts_page, shows_page
 from sagelet_api.auth.signature_errors import not_authorized
 from sagelet_api.control import health
-from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
+from sagelet_api.protocol.aws_errors import (
+    RATE_EXCEEDED,
+    AwsError,
+    InternalFailure,
+    MissingAction,
+    ThrottlingException,
+    UnknownOperationException,
+)
 from sagelet_api.protocol.calls import (
     CALL,
     Call,
@@ -41,7 +48,7 @@ from sagelet_api.protocol.replies import error_reply, json_reply, send
 from sagelet_api.protocol.rest_paths import rest_protocol
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
-from sagelet_engine.base.concurrency import ConcurrencyLimit
+from sagelet_engine.base.concurrency import ConcurrencyLimit, TooBusy
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.hub.access import PREFIX as HUB_PREFIX
 from sagelet_engine.model.principal import NotAuthorized
@@ -139,6 +146,9 @@ class Application:
             failure = error
         except NotAuthorized as error:
             failure = not_authorized(call, str(error))
+        except TooBusy as error:
+            _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
+            failure = ThrottlingException(RATE_EXCEEDED)
         except SageletError as error:
             # On purpose, with the remedy in its text: for example, the disk of the data directory is full.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
@@ -224,7 +234,7 @@ class Application:
                 rewind(environ, body)
                 return None
             operation = operation.handler
-        with self._computing.taken():
+        with self._computing.taken(context.account):
             reply = json_reply(call, operation(context, validate(call.service, call.operation, parameters)))
         return send(call, reply, start)
 

@@ -30,7 +30,7 @@ from sagelet_engine.base.keys import KeyPair, ca_file, key_pair, make_own_privat
 from sagelet_engine.base.loading import Late
 from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.compile_cache.store import CacheStore
-from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.data.removal import DirectoryStays, Leftovers
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.execution.launch import Endpoint
@@ -141,9 +141,10 @@ class Engine:
             services = _services(settings, store, steady, objects, metrics, runtime, endpoint, closing)
             self._supervisors = supervisors = Supervisors(services, self._ended)
             self._gpus = gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
-            self._warm = warm = WarmPools(store, settings.data)
+            leftovers = Leftovers(settings.data, closing.is_set)
+            self._warm = warm = WarmPools(store, settings.data, leftovers)
             self._scheduler = scheduler = _scheduler(services, gpus, warm, supervisors.start)
-            self._collector = collector = Collector(store, settings.data, steady)
+            self._collector = collector = Collector(store, settings.data, steady, leftovers)
             parts = store, steady, scheduler, supervisors, collector
             self.jobs = jobs = Jobs(*parts, keys, settings.spot_discount)
             self.processing = ProcessingJobs(*parts)
@@ -154,9 +155,9 @@ class Engine:
             self.functions = invocations = _invocations(services, functions, function_runtime or runtime)
             self.orchestrator = orchestrator = Orchestrator(store, steady, _works(services, jobs, calls, invocations))
             self._tuning = Late(lambda: _tuning(store, steady, orchestrator))
-            self._pipelines = Late(lambda: _pipelines(store, objects, steady, orchestrator, computing, authorize))
+            self._pipelines = Late(lambda: _pipelines(store, objects, steady, orchestrator, authorize))
             self._reports = Late(lambda: _reports(store, settings, objects, steady))
-            self._retention = _retention(settings, groups, collector, closing)
+            self._retention = _retention(settings, groups, collector, closing, leftovers.came)
             self._unfinished = unfinished = _unfinished(settings, store, runtime)
             steady.begin_at(_last_change_ms(store, unfinished))
             self._republishing = Republishing(store, metrics, steady.now_ms(), closing)
@@ -428,12 +429,11 @@ def _pipelines(
     objects: ObjectStore,
     clock: Clock,
     orchestrator: Orchestrator,
-    computing: ConcurrencyLimit,
     authorize: Authorize,
 ) -> "Pipelines":
     from sagelet_engine.pipelines.facet import Pipelines
 
-    return Pipelines(store, objects, clock, orchestrator.watch, computing, authorize)
+    return Pipelines(store, objects, clock, orchestrator.watch, authorize)
 
 
 def _reports(store: Store, settings: Settings, objects: ObjectStore, clock: Clock) -> "Reports":
@@ -443,10 +443,10 @@ def _reports(store: Store, settings: Settings, objects: ObjectStore, clock: Cloc
 
 
 def _retention(
-    settings: Settings, groups: LogGroupActions, collector: Collector, closing: threading.Event
+    settings: Settings, groups: LogGroupActions, collector: Collector, closing: threading.Event, woken: threading.Event
 ) -> RetentionThread:
     keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
-    return RetentionThread(groups, collector, keep, closing)
+    return RetentionThread(groups, collector, keep, closing, woken)
 
 
 def _unfinished(settings: Settings, store: Store, runtime: Runtime) -> list[Job]:

@@ -7,7 +7,7 @@ from bench.tables import Scale
 
 #: All but `first-job`, which downloads gigabytes.
 SECTIONS = (
-    *("api", "idle", "tuning", "pipelines"),
+    *("api", "idle", "tuning", "pipelines", "beside"),
     # Its jobs write files with it.
     pytest.param("s3", marks=pytest.mark.programs("busybox")),
     # On all runtimes that are here, with an image of a busybox in Docker.

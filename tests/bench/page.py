@@ -6,7 +6,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 _MAIN = DOCS / "benchmarks.md"
 #: Every section, and its page.
 PAGES = {
-    **dict.fromkeys(("api", "s3", "logs", "job", "tuning", "pipelines", "idle", "concurrency"), _MAIN),
+    **dict.fromkeys(("api", "s3", "logs", "job", "tuning", "pipelines", "idle", "concurrency", "beside"), _MAIN),
     "compiled": DOCS / "explanation" / "same-model.md",
     "fixed": DOCS / "explanation" / "same-model.md",
     "models": DOCS / "explanation" / "same-model.md",

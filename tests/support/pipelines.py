@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from sagelet_engine.pipelines.checking import MOST_NEEDS, MOST_STEPS
 from support.world import request
 
 ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"
@@ -53,3 +54,14 @@ def parameter(name: str, kind: str = "String", default: Any = None, **more: Any)
 def definition(*steps: dict[str, Any], parameters: list[dict[str, Any]] | None = None) -> str:
     given = {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters or [], "Steps": [*steps]}
     return json.dumps(given)
+
+
+def largest() -> str:
+    """A definition of the most steps and the most pairs of steps of which one waits for the other, of nearly 1 MiB."""
+    each = MOST_NEEDS // MOST_STEPS
+    steps = []
+    for number in range(MOST_STEPS):
+        names = {f"h{place}": join("-", get("Execution.PipelineName"), str(place)) for place in range(3)}
+        needed = [f"s{other}" for other in range(max(0, number - each), number)]
+        steps.append(train(f"s{number}", hyperparameters=names, DependsOn=needed))
+    return definition(*steps)

@@ -1,22 +1,108 @@
 """Removes a job's directory, whatever its script left in it."""
 
+import errno
 import os
 import stat
+import threading
+import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
+from sagelet_engine.base import volume
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.sanitizing import shown
-from sagelet_engine.base.volume import measured
-from sagelet_engine.model.job import Job
+
+#: Below the data directory: what nobody needs any more.
+REMOVED = "removed"
 
 
 class DirectoryStays(SageletError):
     """Something in a job's directory cannot be deleted. The message names it."""
 
 
-def remove_job(data: Path, job: Job) -> None:
-    """Deletes all that the job has below the data directory. May be repeated. Raises DirectoryStays."""
-    remove_tree(data / "jobs" / job.key.account / job.key.region / job.id)
+class Cleared(NamedTuple):
+    """What was deleted for good."""
+
+    directories: int
+    #: On the disk, as `du` counts.
+    bytes: int
+    #: Why something could not be deleted, for people.
+    stays: tuple[str, ...]
+
+
+class Leftovers:
+    """What nobody needs any more, until it is deleted. Thread-safe.
+
+    To move a directory takes one step, however many files are in it. Deleting them takes seconds, and is for a thread
+    for which nobody waits. A server that is killed in between finds them in REMOVED.
+    """
+
+    def __init__(self, data: Path, closing: Callable[[], bool] = lambda: False) -> None:
+        """`closing`: true when nothing more is to be deleted."""
+        self._root = data / REMOVED
+        self._closing = closing
+        self._guard = threading.Lock()
+        #: Held while something is deleted. Who counts what goes holds it from before it moves something here.
+        self.clearing = threading.RLock()
+        #: Bytes of entries where they are known.
+        self._sizes: dict[str, int] = {}
+        #: Set when something was moved here.
+        self.came = threading.Event()
+
+    def take(self, paths: Iterable[Path], size: int | None = None) -> None:
+        """Moves what is at these paths here, as one entry. `size`: its bytes, if known. Raises DirectoryStays."""
+        entry = self._root / uuid.uuid4().hex
+        with self._guard:
+            for path in paths:
+                if os.path.lexists(path):
+                    entry.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    _move(path, entry / path.name)
+                    if size is not None:
+                        self._sizes[entry.name] = size
+        self.came.set()
+
+    def sizes(self) -> dict[Path, int]:
+        """Returns what is here, with its bytes on the disk. Walks what was not measured."""
+        found = self._entries()
+        for path in found:
+            if path.name not in self._sizes:
+                self._sizes[path.name] = bytes_below(path)
+        return {path: self._sizes[path.name] for path in found}
+
+    def _entries(self) -> list[Path]:
+        with self._guard:
+            return sorted(self._root.iterdir()) if self._root.is_dir() else []
+
+    def clear(self, *, measured: bool = True) -> Cleared:
+        """Deletes what is here. Counts nothing unless `measured`: that walks all files once more."""
+        directories, size, stays = 0, 0, list[str]()
+        with self.clearing:
+            for path, here in (self.sizes() if measured else dict.fromkeys(self._entries(), 0)).items():
+                if self._closing():
+                    break
+                try:
+                    remove(path)
+                except DirectoryStays as error:
+                    stays.append(str(error))
+                    continue
+                self._sizes.pop(path.name, None)
+                directories += here > 0
+                size += here
+        return Cleared(directories, size, tuple(stays))
+
+
+def _move(path: Path, to: Path) -> None:
+    try:
+        # A directory that moves needs the right to write to itself.
+        _unlock(str(path), None)
+        path.rename(to)
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            # It is on another disk, by a link.
+            remove(path)
+            return
+        raise DirectoryStays(f"{path} cannot be moved ({error.strerror}); delete it as its owner") from error
 
 
 def remove(path: Path) -> None:
@@ -42,7 +128,7 @@ def bytes_below(path: Path) -> int:
         own = path.lstat()
     except OSError:
         return 0
-    return own.st_blocks * 512 + (measured(path).bytes if stat.S_ISDIR(own.st_mode) else 0)
+    return own.st_blocks * 512 + (volume.measured(path).bytes if stat.S_ISDIR(own.st_mode) else 0)
 
 
 def remove_tree(root: Path) -> None:

@@ -5,10 +5,10 @@
 links. What neither of them forbids is not refused.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from sagelet_engine.base.concurrency import pause
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.pipelines import caching, outputs, retrying
 from sagelet_engine.pipelines.definition import (
@@ -17,7 +17,7 @@ from sagelet_engine.pipelines.definition import (
     InvalidDefinition,
     Step,
     objects,
-    parse,
+    parse_object,
     read_object,
 )
 from sagelet_engine.pipelines.execution_variables import JOB_NAMES, VARIABLES
@@ -36,16 +36,18 @@ _MODEL = ("PrimaryContainer", "Containers", "InferenceExecutionConfig")
 
 def check(text: str) -> Definition:
     """Returns a new definition. Raises InvalidDefinition for what it must not have."""
-    if not depth_is_allowed(read_object(text)):
+    given = read_object(text, _no_number)
+    if not depth_is_allowed(given):
         raise InvalidDefinition(f"PipelineDefinition is nested more than {DEEPEST} levels deep")
-    definition = parse(text)
-    given = json.loads(text, parse_constant=_no_number)
-    _check_number(definition)
+    _check_number(given)
+    definition = parse_object(given)
+    _check_needs(definition)
     if len(definition.parameters) < len(objects(given, "Parameters")):
         raise InvalidDefinition("Two parameters have the same name")
     for fault in _experiment(definition.experiment):
         raise InvalidDefinition(fault)
     for step in definition.steps.values():
+        pause()
         for fault in _step(step, definition):
             raise InvalidDefinition(f"Step {step.name}: {fault}")
         try:
@@ -55,12 +57,24 @@ def check(text: str) -> Definition:
     return definition
 
 
-def _check_number(definition: Definition) -> None:
-    if len(definition.steps) > MOST_STEPS:
+def _check_number(given: JsonObject) -> None:
+    """Raises InvalidDefinition for too many steps. Before they are read, which takes longer than to count them."""
+    number, waiting = 0, [objects(given, "Steps")]
+    while waiting:
+        steps = waiting.pop()
+        number += len(steps)
+        for one in steps:
+            arguments = one.get("Arguments")
+            if one.get("Type") == "Condition" and isinstance(arguments, dict):
+                waiting += [objects(arguments, member) for member in ("IfSteps", "ElseSteps")]
+    if number > MOST_STEPS:
         raise InvalidDefinition(
-            f"Steps has {len(definition.steps)} steps, and sagelet runs at most {MOST_STEPS} of a pipeline: "
+            f"Steps has {number} steps, and sagelet runs at most {MOST_STEPS} of a pipeline: "
             "divide them among several pipelines"
         )
+
+
+def _check_needs(definition: Definition) -> None:
     needs = sum(len(step.needs) for step in definition.steps.values())
     if needs > MOST_NEEDS:
         raise InvalidDefinition(
@@ -108,7 +122,7 @@ def _step(step: Step, definition: Definition) -> Iterator[str]:
 
 
 def _reference_faults(step: Step, definition: Definition) -> Iterator[str]:
-    for one in step.references():
+    for one in step.references:
         if one.execution and one.execution not in (*VARIABLES, *JOB_NAMES):
             known = ", ".join((*VARIABLES, *JOB_NAMES))
             yield f"Execution.{one.execution} is not an execution variable. There are {known}"

@@ -8,11 +8,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from sagelet_engine.base.bounded_memory import BoundedMemory
+from sagelet_engine.base.concurrency import pause
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import aws_texts
@@ -98,8 +99,6 @@ class Step:
     given: JsonObject
     #: The Condition step around it, and the outcome that leads here.
     branch: tuple[str, bool] | None
-    #: Names of the steps that must have succeeded: those it refers to, those of DependsOn, and its Condition step.
-    needs: frozenset[str]
 
     @property
     def arguments(self) -> JsonObject:
@@ -132,9 +131,19 @@ class Step:
         parts = {"Arguments": self.arguments}
         return {**parts, **{name: self.given[name] for name in BESIDE_ARGUMENTS if name in self.given}}
 
-    def references(self) -> Iterator[Reference]:
-        """Yields what the step itself refers to. Raises Unresolved."""
-        yield from references([*self.expressions().values()])
+    @cached_property
+    def references(self) -> Sequence[Reference]:
+        """What the step itself refers to. Raises Unresolved."""
+        return [*references([*self.expressions().values()])]
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """Names of the steps that must have succeeded: those it refers to, those of DependsOn, and its Condition step.
+
+        Raises Unresolved.
+        """
+        around = () if self.branch is None else (self.branch[0],)
+        return frozenset({*(self.given.get("DependsOn") or []), *around, *(one.step for one in self.references)} - {""})
 
 
 @dataclass(frozen=True)
@@ -169,6 +178,7 @@ class Definition:
         """Returns the steps that need each step, in the order of the definition."""
         needed_by: dict[str, list[str]] = {name: [] for name in self.steps}
         for step in self.steps.values():
+            pause()
             for name in step.needs:
                 needed_by[name].append(step.name)
         return needed_by
@@ -180,6 +190,7 @@ class Definition:
         left = {name: len(step.needs) for name, step in self.steps.items()}
         ready = [*levels]
         for name in ready:
+            pause()
             for other in self.needed_by[name]:
                 left[other] -= 1
                 if not left[other]:
@@ -203,9 +214,10 @@ def parse(text: str) -> Definition:
     return _READ(text)
 
 
-def _read(text: str) -> Definition:
+def parse_object(given: JsonObject) -> Definition:
+    """Reads what `read_object` returns. Raises InvalidDefinition."""
     try:
-        return _parse(text)
+        return _parse(given)
     except Unresolved as error:
         raise InvalidDefinition(str(error)) from error
     except MALFORMED as error:
@@ -213,13 +225,14 @@ def _read(text: str) -> Definition:
 
 
 #: Each step of each execution asks for its definition. As objects a text takes some ten times its letters.
-_READ = BoundedMemory(_read, most=16 * 1024**2, size=len)
+_READ = BoundedMemory(lambda text: parse_object(read_object(text)), most=16 * 1024**2, size=len)
 
 
-def read_object(text: str) -> JsonObject:
-    """Returns the JSON object of a definition. Raises InvalidDefinition."""
+def read_object(text: str, constant: Callable[[str], Any] | None = None) -> JsonObject:
+    """Returns the JSON object of a definition. Raises InvalidDefinition. `constant`: reads NaN and Infinity."""
     try:
-        given = json.loads(text)
+        # Python's reader lets other threads run only while it calls something.
+        given = json.loads(text, parse_constant=constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InvalidDefinition(f"PipelineDefinition is not JSON (line {error.lineno}, {error.msg.lower()})") from error
     except (ValueError, RecursionError) as error:
@@ -229,8 +242,12 @@ def read_object(text: str) -> JsonObject:
     return given
 
 
-def _parse(text: str) -> Definition:
-    given = read_object(text)
+def _object(members: list[tuple[str, Any]]) -> JsonObject:
+    pause()
+    return dict(members)
+
+
+def _parse(given: JsonObject) -> Definition:
     # The schema does not ask for a Version.
     if given.get("Version", VERSION) != VERSION:
         raise InvalidDefinition(f"Version must be {VERSION}, not {json.dumps(given['Version'])[:200]}")
@@ -281,6 +298,7 @@ def _steps(given: Sequence[JsonObject]) -> Iterator[Step]:
     ordinal = 0
     while waiting:
         ordinal += 1
+        pause()
         step = _step(*waiting.pop(), ordinal)
         yield step
         if step.type == "Condition":
@@ -304,12 +322,9 @@ def _step(given: JsonObject, branch: tuple[str, bool] | None, ordinal: int) -> S
     depends = given.get("DependsOn") or []
     if not isinstance(depends, list) or not all(isinstance(one, str) for one in depends):
         raise InvalidDefinition(f"DependsOn of step {name} must be a list of names")
-    step = Step(ordinal, name, kind, given, branch, frozenset())
+    step = Step(ordinal, name, kind, given, branch)
     _check_members(step)
-    needs = {*depends, *(one.step for one in step.references() if one.step)}
-    if branch is not None:
-        needs.add(branch[0])
-    return replace(step, needs=frozenset(needs))
+    return step
 
 
 def _check_members(step: Step) -> None:
@@ -331,7 +346,8 @@ def _check_members(step: Step) -> None:
 
 def _check_references(definition: Definition) -> None:
     for step in definition.steps.values():
-        for one in step.references():
+        pause()
+        for one in step.references:
             if one.parameter and one.parameter not in definition.parameters:
                 raise InvalidDefinition(f"Step {step.name} refers to {one.parameter}, which is not among Parameters")
         for name in sorted(step.needs):
@@ -340,7 +356,7 @@ def _check_references(definition: Definition) -> None:
             if definition.steps[name].type == "Fail":
                 # The developer guide, "Fail step": its execution ends the pipeline's.
                 raise InvalidDefinition(aws_texts.depends_on_fail(step.name, name))
-        for one in step.references():
+        for one in step.references:
             if one.property_file and one.property_file not in definition.steps[one.step].property_files:
                 raise InvalidDefinition(
                     f"Step {step.name} refers to the property file {one.property_file}, which step {one.step} "

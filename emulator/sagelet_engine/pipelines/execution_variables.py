@@ -41,7 +41,7 @@ def common_variables(execution: PipelineExecution, now_ms: int) -> JsonObject:
 
 def names_its_job(step: Step) -> bool:
     """True if the step's arguments have the name of its job, which differs from one attempt to the next."""
-    return any(one.execution in JOB_NAMES for one in step.references())
+    return any(one.execution in JOB_NAMES for one in step.references)
 
 
 def _job_names(execution: PipelineExecution, step: Step, run: StepRun) -> JsonObject:

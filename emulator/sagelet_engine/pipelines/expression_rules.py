@@ -7,6 +7,7 @@ Sources: SDK v2's `sagemaker/workflow/functions.py`, which writes them, and the 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from sagelet_engine.base.concurrency import pause
 from sagelet_engine.pipelines.expressions import Unresolved, reference, segments
 
 Rule = Callable[[Any, str], Iterator[str]]
@@ -16,8 +17,10 @@ def faults(value: Any, place: str) -> Iterator[str]:
     """Yields what is wrong, each with its place, such as `Arguments.Image.Std:Join.Values must be a list`."""
     if isinstance(value, list):
         for index, one in enumerate(value):
+            pause()
             yield from faults(one, f"{place}[{index}]")
     elif isinstance(value, dict):
+        pause()
         yield from _object(value, place)
 
 

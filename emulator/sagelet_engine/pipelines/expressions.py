@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sagelet_engine.base.concurrency import pause
 from sagelet_engine.base.errors import SageletError
 
 #: Members of objects by which AWS names the element of a list: `Outputs['train']`, `FinalMetricDataList['loss']`.
@@ -85,10 +86,12 @@ def references(value: Any) -> Iterator[Reference]:
     while waiting:
         part = waiting.pop()
         if isinstance(part, list):
+            pause()
             waiting += reversed(part)
         elif isinstance(part, dict) and part.keys() == {"Get"}:
             yield reference(part["Get"])
         elif isinstance(part, dict):
+            pause()
             waiting += reversed(part.values())
 
 

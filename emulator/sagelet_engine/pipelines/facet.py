@@ -3,11 +3,10 @@
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.concurrency import ConcurrencyLimit
 from sagelet_engine.base.errors import (
     AliasNotFound,
     AliasTaken,
@@ -62,10 +61,8 @@ class Pipelines:
         objects: ObjectStore,
         clock: Clock,
         watch: Callable[[str], None],
-        computing: ConcurrencyLimit,
         authorize: Authorize,
     ) -> None:
-        """`computing`: the limit of the server's requests."""
         self._authorize = authorize
         self._rows = store.pipelines
         self._kept = store.orchestrations.of(PIPELINE_EXECUTION)
@@ -73,19 +70,8 @@ class Pipelines:
         self._objects = objects
         self._clock = clock
         self._watch = watch
-        self._computing = computing
         #: A pipeline is not deleted while one of its executions begins or is retried.
         self._lock = threading.Lock()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A holder of the lock waits for the disk, and computes again after that. So nobody computes while it waits."""
-        with self._computing.away():
-            self._lock.acquire()
-        try:
-            yield
-        finally:
-            self._lock.release()
 
     # --- pipelines ------------------------------------------------------------------------------------------------
 
@@ -151,7 +137,7 @@ class Pipelines:
 
         A second call with the same ClientRequestToken changes nothing. Raises PipelineNotFound, PipelineInUse.
         """
-        with self._alone():
+        with self._lock:
             if self._rows.was_deleted(key, token):
                 return
             self._rows.get(key)
@@ -242,7 +228,7 @@ class Pipelines:
             created_by=who,
             modified_by=who,
         )
-        with self._alone():
+        with self._lock:
             if self._rows.get(pipeline.key).created_ms != pipeline.created_ms:
                 raise PipelineNotFound(pipeline.key.arn)
             try:
@@ -322,7 +308,7 @@ class Pipelines:
 
         A second call with the same ClientRequestToken changes nothing. Raises OrchestrationNotFound, IllegalStatus.
         """
-        with self._alone():
+        with self._lock:
             while True:
                 before = self._kept.get(key)
                 if token is not None and before.retry_token == token:

@@ -5,6 +5,7 @@ CreatePipeline checks what it can. What an expression yields is known only when 
 
 import logging
 
+from sagelet_engine.base.concurrency import pause
 from sagelet_engine.model.pipeline import StepRun, StepStatus
 from sagelet_engine.pipelines import retrying
 from sagelet_engine.pipelines.expressions import Unresolved
@@ -36,6 +37,7 @@ def depth_is_allowed(value: object) -> bool:
     """True if objects and lists are nested at most DEEPEST levels deep."""
     level = [value]
     for _ in range(DEEPEST + 1):
+        pause()
         inner = [one for one in level if isinstance(one, (dict, list))]
         if not inner:
             return True

@@ -8,7 +8,7 @@ On AWS the disks of a job's instances are gone when it ends. Here they stay for 
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sagelet_engine.base.errors import JobNotDeletable, JobNotFound, WarmPoolAva
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.data import removal
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.data.removal import Cleared, DirectoryStays, Leftovers
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.reports import code_digest
@@ -63,19 +63,21 @@ class Collected:
 class Collector:
     """Removes files and records. Only the process that owns the data directory may use it."""
 
-    def __init__(self, store: Store, data: Path, clock: Clock) -> None:
+    def __init__(self, store: Store, data: Path, clock: Clock, leftovers: Leftovers) -> None:
         self._store = store
         self._data = data
         self._clock = clock
+        self._leftovers = leftovers
         self._guard = threading.Lock()
         #: Bytes of the directories of ended jobs by job id. They do not change any more.
         self._sizes: dict[str, int] = {}
         self._environments = Environments(data)
 
-    def forget(self, job: Job) -> None:
+    def forget(self, job: Job, size: int | None = None) -> None:
         """Deletes a job that has ended: directory, then record, tags, logs and metrics. What is in S3 stays.
 
-        The directory goes first: a crash in between leaves a record that can be deleted again.
+        The directory is moved away first: a crash in between leaves a record that can be deleted again. Its files are
+        deleted later, by `clear`. `size`: their bytes, if known.
         Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays.
         """
         while True:
@@ -84,7 +86,7 @@ class Collector:
             if job.pool_available:
                 raise WarmPoolAvailable(job.key.name)
             with self._guard:
-                removal.remove_job(self._data, job)
+                self._leftovers.take([_root(self._data, job.key.account, job.key.region, job.id)], size)
                 failpoint(Failpoint.BEFORE_DELETE)
             try:
                 self._store.delete(job)
@@ -104,32 +106,48 @@ class Collector:
         gone = {job.id for job in ended if job.modified_ms <= forgotten and job.id not in awaited}
         left = [job for job in ended if job.id not in gone and job.id in sizes]
         files = _too_much(left, sizes, self._before_ms(keep.files_seconds), keep.files_bytes)
-        jobs = directories = freed = 0
+        wanted = [*(one for one in ended if one.id in gone), *files]
         stays: list[str] = []
-        for job in [*(one for one in ended if one.id in gone), *files]:
-            try:
-                removed = dry_run or (self._forget(job) if job.id in gone else self._remove_files(job))
-            except DirectoryStays as error:
-                stays.append(str(error))
-                continue
-            if removed:
-                jobs += job.id in gone
-                directories += job.id in sizes
-                freed += sizes.get(job.id, 0)
+        if dry_run:
+            jobs, cleared = len(gone), self._would_clear([sizes.get(job.id, 0) for job in wanted])
+        else:
+            with self._leftovers.clearing:
+                jobs, cleared = self._withdraw(wanted, gone, stays), self._leftovers.clear()
         # After their jobs, so that a job that is there has its tuning job and its execution.
         made = self._store.orchestrations.forget_ended(forgotten, dry_run=dry_run)
         environments = self._environments_gone(keep, stays, dry_run=dry_run)
         taken = sum(one.bytes for one in environments)
         return Collected(
             jobs,
-            directories,
-            freed,
+            cleared.directories,
+            cleared.bytes,
             len(environments),
             taken,
-            tuple(stays),
+            (*stays, *cleared.stays),
             made[OrchestrationKind.TUNING],
             made[OrchestrationKind.PIPELINE_EXECUTION],
         )
+
+    def _withdraw(self, wanted: Sequence[EndedJob], gone: Collection[str], stays: list[str]) -> int:
+        """Moves away what these jobs have left, and forgets those that are `gone`. Returns the number of those."""
+        jobs = 0
+        for job in wanted:
+            try:
+                if job.id in gone:
+                    jobs += self._forget(job)
+                else:
+                    self._remove_files(job)
+            except DirectoryStays as error:
+                stays.append(str(error))
+        return jobs
+
+    def _would_clear(self, more: Iterable[int]) -> Cleared:
+        sizes = [*self._leftovers.sizes().values(), *more]
+        return Cleared(sum(size > 0 for size in sizes), sum(sizes), ())
+
+    def clear(self) -> tuple[str, ...]:
+        """Deletes the files of jobs that were deleted. Returns why something could not be, for people."""
+        return self._leftovers.clear(measured=False).stays
 
     def _environments_gone(self, keep: Keep, stays: list[str], *, dry_run: bool) -> list[Environment]:
         before = self._before_ms(keep.files_seconds)
@@ -144,45 +162,45 @@ class Collector:
 
     def _forget(self, ended: EndedJob) -> bool:
         try:
-            self.forget(self._store.get_by_id(ended.id))
+            self.forget(self._store.get_by_id(ended.id), self._size(ended))
         except (JobNotFound, JobNotDeletable, WarmPoolAvailable) as error:
             log.debug("%s is not forgotten: %s", ended.id, error)
             return False
         self._sizes.pop(ended.id, None)
         return True
 
-    def _remove_files(self, ended: EndedJob) -> bool:
+    def _remove_files(self, ended: EndedJob) -> None:
         try:
             job = self._store.get_by_id(ended.id)
         except JobNotFound:
-            return False
+            return
         if not job.terminal or job.pool_available:
-            return False
+            return
         with self._guard:
             code_digest.keep(self._data, job)
-            root = self._root(ended)
-            for path in _removable(root):
-                removal.remove(path)
+            root = _root(self._data, ended.account, ended.region, ended.id)
+            self._leftovers.take(_removable(root), self._size(ended))
             # Most jobs have no report, and an empty directory takes a block of the disk.
             removal.remove_empty(JobDirectories(root).report)
             removal.remove_empty(root)
         self._sizes[ended.id] = 0
-        return True
 
     # --- sizes ------------------------------------------------------------------------------------------------
-
-    def _root(self, ended: EndedJob) -> Path:
-        return self._data / "jobs" / ended.account / ended.region / ended.id
 
     def _size(self, ended: EndedJob) -> int:
         """Returns the bytes on the disk that removing a job's files frees. A directory is walked once."""
         if ended.id not in self._sizes:
-            self._sizes[ended.id] = sum(map(removal.bytes_below, _removable(self._root(ended))))
+            root = _root(self._data, ended.account, ended.region, ended.id)
+            self._sizes[ended.id] = sum(map(removal.bytes_below, _removable(root)))
         return self._sizes[ended.id]
 
     def _forget_sizes(self, ended: list[EndedJob]) -> None:
         known = {job.id for job in ended}
         self._sizes = {job_id: size for job_id, size in self._sizes.items() if job_id in known}
+
+
+def _root(data: Path, account: str, region: str, job_id: str) -> Path:
+    return data / "jobs" / account / region / job_id
 
 
 def _removable(root: Path) -> Iterator[Path]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.data import removal
 from sagelet_engine.data.layout import cluster_directory, clusters_directory
+from sagelet_engine.data.removal import DirectoryStays, Leftovers
 from sagelet_engine.model import warm_pools
 from sagelet_engine.model.job import Job, PoolStatus
 from sagelet_engine.store.jobs import StaleRecord, Store
@@ -23,9 +23,10 @@ log = logging.getLogger(__name__)
 class WarmPools:
     """The warm pools of one server. Thread-safe."""
 
-    def __init__(self, store: Store, data: Path) -> None:
+    def __init__(self, store: Store, data: Path, leftovers: Leftovers) -> None:
         self._store = store
         self._data = data
+        self._leftovers = leftovers
         self._guard = threading.Lock()
         #: For each job that left a pool: the pool's match key, and its deadline in ms since the epoch.
         self._available: dict[str, tuple[str, int]] = {}
@@ -112,10 +113,10 @@ class WarmPools:
             self._discard(job.warm_pool.cluster)
 
     def _discard(self, cluster: str) -> None:
-        """Removes a pool's directory in the background, since a cache may be large."""
-        directory = cluster_directory(self._data, cluster)
-        if directory.is_dir():
-            threading.Thread(target=_remove, args=(directory,), name=f"discard-{cluster}", daemon=True).start()
+        try:
+            self._leftovers.take([cluster_directory(self._data, cluster)])
+        except DirectoryStays as error:
+            log.warning("the cache of a warm pool stays until the next start: %s", error)
 
     def _read(self, job_id: str) -> Job | None:
         """Returns the job, or None if it is gone. Stops offering it if it has no Available pool."""
@@ -131,10 +132,3 @@ class WarmPools:
 
 def _fits(owner: Job, key: str, now_ms: int) -> bool:
     return warm_pools.match_key(owner) == key and now_ms < warm_pools.deadline_ms(owner)
-
-
-def _remove(directory: Path) -> None:
-    try:
-        removal.remove_tree(directory)
-    except removal.DirectoryStays as error:
-        log.warning("the cache of a warm pool stays until the next start: %s", error)

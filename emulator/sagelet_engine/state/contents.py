@@ -23,8 +23,8 @@ JOBS_DATABASE = "sagelet.db"
 OBJECTS = "s3"
 CATALOG = f"{OBJECTS}/.catalog.db"
 #: Directories that hold only what sagelet and its jobs wrote: hosts' directories, caches, the process runtime's
-#: notes, functions that run.
-TREES = ("jobs", "warm-pools", "runtime", FUNCTIONS)
+#: notes, functions that run, what is being deleted.
+TREES = ("jobs", "warm-pools", "runtime", FUNCTIONS, removal.REMOVED)
 JOBS = (JOBS_DATABASE, *TREES)
 #: What is made anew if it is missing, so exports leave it out.
 CACHES = (COMPILE_CACHE, ENVIRONMENTS)

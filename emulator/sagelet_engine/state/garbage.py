@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.base.clock import Clock, SystemClock
+from sagelet_engine.data.removal import Leftovers
 from sagelet_engine.execution.orphans import end_orphans
 from sagelet_engine.hub.store import HubStore
 from sagelet_engine.model.runtime import Runtime
@@ -113,7 +114,7 @@ class _Stopped:
     def __init__(self, store: Store, data: Path, clock: Clock, runtimes: Sequence[Runtime]) -> None:
         self.compact = store.compact
         self.end_orphans = partial(end_orphans, store, runtimes, data)
-        self.collect = Collector(store, data, clock).collect
+        self.collect = Collector(store, data, clock, Leftovers(data)).collect
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.data.removal import Leftovers
 from sagelet_engine.instances.gpus import ClusterGpus
 from sagelet_engine.model import lifecycle, training, verdict
 from sagelet_engine.model.cluster import AllocationRequest, AllocationState, AllocationStatus, ClusterContext, Refused
@@ -68,7 +69,8 @@ class Stage:
         self.refusals: dict[str, Verdict] = {}
         self.scheduler = ClusterScheduler(
             self.store, self.clock, self.cluster, ClusterGpus(policy), self.started.append,
-            WarmPools(self.store, root), lambda job: self.refusals.get(job.key.name), grace_seconds=120,
+            WarmPools(self.store, root, Leftovers(root)), lambda job: self.refusals.get(job.key.name),
+            grace_seconds=120,
         )  # fmt: skip
 
     def add(self, name: str, instance_type: str = "ml.m5.large", hosts: int = 1, **changes: Any) -> TrainingJob:

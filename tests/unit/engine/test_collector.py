@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.base.errors import JobNotFound
-from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.data import removal
+from sagelet_engine.data.removal import DirectoryStays, Leftovers
 from sagelet_engine.reports import code_digest
-from sagelet_engine.retention import gc as collector
 from sagelet_engine.retention import thread as retention
 from sagelet_engine.retention.gc import Collected, Keep
 from support.world import World, key, request, until
@@ -134,18 +134,19 @@ def test_a_warm_pool_keeps_its_job(world: World) -> None:
 def test_what_cannot_go_is_named_and_the_others_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("stuck", "free"):
         finish(world, name)
-    stuck, remove = directory(world, "stuck"), collector.removal.remove
+    stuck, take = directory(world, "stuck"), Leftovers.take
 
-    def refuse(path: Path) -> None:
-        if path.is_relative_to(stuck):
-            raise DirectoryStays(f"{path} cannot be deleted")
-        remove(path)
+    def refuse(leftovers: Leftovers, paths: Iterator[Path], size: int | None = None) -> None:
+        found = [*paths]
+        if found[0].is_relative_to(stuck):
+            raise DirectoryStays(f"{found[0]} cannot be moved")
+        take(leftovers, found, size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(collector.removal, "remove", refuse)
+        patch.setattr(Leftovers, "take", refuse)
         done = world.engine.collect(EVERYTHING_GOES)
     assert done.directories == 1
-    assert done.stays == (f"{stuck / 'algo-1'} cannot be deleted",)
+    assert done.stays == (f"{stuck / 'algo-1'} cannot be moved",)
     # And goes when it can.
     assert world.engine.collect(EVERYTHING_GOES).directories == 1
 
@@ -153,22 +154,23 @@ def test_what_cannot_go_is_named_and_the_others_go(world: World, monkeypatch: py
 def test_what_a_crash_cut_short_goes_with_the_next_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(world, "one")
     (directory(world, "one") / "algo-2").mkdir()
-    remove, count = collector.removal.remove, 0
+    move, count = removal._move, 0
 
-    def crash(path: Path) -> None:
+    def crash(path: Path, to: Path) -> None:
         nonlocal count
         count += 1
         if count == 2:
             raise KeyboardInterrupt
-        remove(path)
+        move(path, to)
 
     with monkeypatch.context() as patch:
-        patch.setattr(collector.removal, "remove", crash)
+        patch.setattr(removal, "_move", crash)
         with pytest.raises(KeyboardInterrupt):
             world.engine.collect(EVERYTHING_GOES)
     world.restart()
-    assert world.engine.collect(EVERYTHING_GOES).directories == 1
+    world.engine.collect(EVERYTHING_GOES)
     assert {path.name for path in directory(world, "one").iterdir()} == {"report"}
+    until(lambda: not any((world.settings.data / removal.REMOVED).iterdir()))
 
 
 def test_a_server_tidies_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

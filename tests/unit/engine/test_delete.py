@@ -1,18 +1,25 @@
 """Deleting a job: its directory with any content, and crashes in between."""
 
+import errno
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from sagelet_engine.base.errors import JobNotFound, TooManyTags
 from sagelet_engine.data import removal
+from sagelet_engine.retention.gc import Keep
+from sagelet_engine.store import jobs
 from sagelet_engine.store.jobs import StaleRecord, Store
-from support.world import World, key
+from support.work import lines_of
+from support.world import World, key, request, until
 
 NOBODY = 65534
+WITH_METRIC = {**request("x")["AlgorithmSpecification"], "MetricDefinitions": [{"Name": "loss", "Regex": "loss=(.*)"}]}
 
 
 @pytest.fixture
@@ -87,25 +94,116 @@ def test_a_tree_deeper_than_any_path_or_stack_can_be_deleted(tmp_path: Path) -> 
     assert not root.exists()
 
 
-def test_what_cannot_be_deleted_keeps_the_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def cleared(world: World) -> None:
+    until(lambda: not any((world.settings.data / removal.REMOVED).iterdir()))
+
+
+def test_a_deletion_does_the_same_however_many_files_there_are(world: World) -> None:
+    lines = []
+    for name, files in (("warm", 1), ("few", 10), ("many", 2000)):
+        finish(world, name)
+        until(lambda: not world.engine._supervisors)
+        for number in range(files):
+            (directory(world, name) / "algo-1" / str(number)).touch()
+        lines.append(lines_of(lambda name=name: world.engine.jobs.delete(key(name))))
+    # A line for each file would be 1990 more.
+    assert lines[2] < lines[1] + 100
+    # The thread that does so for all deletes the files.
+    cleared(world)
+
+
+def test_lines_and_points_go_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "ROWS_AT_ONCE", 100)
+    world.create("one", AlgorithmSpecification=WITH_METRIC)
+    for number in range(1000):
+        world.host("one").say(f"loss={number}")
+    world.host("one").end(0)
+    world.ended("one")
+    until(lambda: not world.engine._supervisors)
+    store, write, sizes = world.engine._store, world.engine._store._write, list[int]()
+
+    @contextmanager
+    def counted(durable: bool = True) -> Iterator[sqlite3.Connection]:
+        with write(durable) as db:
+            before = db.total_changes
+            yield db
+            sizes.append(db.total_changes - before)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_write", counted)
+        world.engine.jobs.delete(key("one"))
+    assert sum(sizes) > 2000
+    assert max(sizes) <= 100
+    with pytest.raises(JobNotFound):
+        world.job("one")
+
+
+def test_what_a_kill_left_of_a_deletion_is_counted_and_goes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish(world, "one")
+    until(lambda: not world.engine._supervisors)
+    with monkeypatch.context() as patch:
+        # The server is killed before a file is deleted.
+        patch.setattr(removal.Leftovers, "clear", lambda *_, **__: removal.Cleared(0, 0, ()))
+        world.engine.jobs.delete(key("one"))
+        (left,) = (world.settings.data / removal.REMOVED).iterdir()
+        said = world.engine.collect(Keep(), dry_run=True)
+        assert (said.directories, said.bytes) == (1, removal.bytes_below(left))
+        world.engine.close()
+    world.engine = world.unstarted()
+    assert world.engine.collect(Keep()) == said
+    assert not left.exists()
+
+
+def test_what_cannot_be_moved_keeps_the_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(world, "one")
     where = directory(world, "one")
 
     def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted", str(where / "file"))
+        raise PermissionError(1, "Operation not permitted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "_empty", refuse)
-        with pytest.raises(removal.DirectoryStays, match=f"file cannot be deleted .* delete {where} as its owner"):
+        patch.setattr(Path, "rename", refuse)
+        with pytest.raises(removal.DirectoryStays, match=f"{where} cannot be moved .* delete it as its owner"):
             world.engine.jobs.delete(key("one"))
     assert world.job("one").terminal
     world.engine.jobs.delete(key("one"))
     assert not where.exists()
 
 
+def test_what_is_on_another_disk_is_deleted_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish(world, "one")
+    where = directory(world, "one")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    world.engine.jobs.delete(key("one"))
+    assert not where.exists()
+
+
+def test_what_cannot_be_deleted_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    finish(world, "one")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted", "/data/file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, "_empty", refuse)
+        world.engine.jobs.delete(key("one"))
+        until(lambda: "/data/file cannot be deleted (Operation not permitted)" in caplog.text)
+        (stays,) = world.engine.collect(Keep()).stays
+    assert stays.startswith("/data/file cannot be deleted (Operation not permitted); delete ")
+    # And goes when it can.
+    world.engine.collect(Keep())
+    cleared(world)
+
+
 def test_a_crash_between_directory_and_record_leaves_a_job_that_can_be_deleted(world: World) -> None:
     finish(world, "one")
-    removal.remove_job(world.settings.data, world.job("one"))
+    removal.remove_tree(directory(world, "one"))
     world.restart()
     assert world.job("one").terminal
     world.engine.jobs.delete(key("one"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.data.removal import Leftovers
 from sagelet_engine.instances.gpus import GpuPool
 from sagelet_engine.model import lifecycle, training, verdict
 from sagelet_engine.model.job import Job, JobStatus, SecondaryStatus, StopCause, Verdict
@@ -40,7 +41,7 @@ class Stage:
             self.pool,
             max_jobs,
             self.started.append,
-            WarmPools(self.store, root),
+            WarmPools(self.store, root, Leftovers(root)),
             lambda jobs: [self.refusals.get(job.key.name) for job in jobs],
             max_hosts=max_hosts,
         )

@@ -57,7 +57,7 @@ class History:
         clock = FakeClock()
         nothing: Any = None
         self.work = PipelineWork(self.store.orchestrations, nothing, clock, nothing)
-        self.facet = Pipelines(self.store, nothing, clock, nothing, nothing, nothing)
+        self.facet = Pipelines(self.store, nothing, clock, nothing, nothing)
 
     def cost(self, ask: Callable[["History"], object]) -> tuple[int, int]:
         """Returns the lines of Python, and SQLite's steps in tens."""

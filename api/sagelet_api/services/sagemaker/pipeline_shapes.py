@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sagelet_api.protocol.validation import rule_book
+from sagelet_engine.base.concurrency import pause
 from sagelet_engine.pipelines.definition import Definition, InvalidDefinition, Step
 from sagelet_engine.pipelines.expression_rules import is_function
 from sagelet_engine.pipelines.expressions import Reference, segments
@@ -34,6 +35,7 @@ _ANSWERS: Mapping[str, Sequence[str]] = {
 def check_shapes(definition: Definition) -> None:
     """Raises InvalidDefinition, with the step and the place, for what the service model does not have."""
     for step in definition.steps.values():
+        pause()
         for fault in _faults(step, definition):
             raise InvalidDefinition(f"Step {step.name}: {fault}")
 
@@ -42,7 +44,7 @@ def _faults(step: Step, definition: Definition) -> Iterator[str]:
     if step.type in _REQUESTS:
         shape = rule_book("sagemaker").input_shape(_REQUESTS[step.type])
         yield from _argument_faults(shape, step.arguments, "Arguments")
-    for one in step.references():
+    for one in step.references:
         if one.step and not one.property_file and not _has_property(definition.steps[one.step], one):
             yield f"step {one.step} of type {definition.steps[one.step].type} has no property {one.path.lstrip('.')}"
 
@@ -57,6 +59,7 @@ def _argument_faults(shape: Any, value: Any, place: str) -> Iterator[str]:
         yield f"{place}: Expecting start of Json Array."
     elif kind == "list":
         for index, one in enumerate(value):
+            pause()
             yield from _argument_faults(shape.member, one, f"{place}[{index}]")
     elif kind == "map":
         for name, one in value.items():
