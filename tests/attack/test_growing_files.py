@@ -242,7 +242,7 @@ NOT_WALKED = {
     "emulator/sagelet_engine/data/": "MAX_MANIFEST bytes of a manifest; the rest are notes that sagelet wrote itself",
     "emulator/sagelet_engine/functions/": "notes of sagelet's own, and answers of at most 6 MiB",
     "emulator/sagelet_engine/hub/label_names.py": "headers of LONGEST_HEADER bytes at most",
-    "emulator/sagelet_engine/hub/tiny/": "writes",
+    "emulator/sagelet_engine/hub/tiny_model.py": "a tokenizer that it made itself",
     "emulator/sagelet_engine/images/": "the user's own settings, and answers of the engine",
     "emulator/sagelet_engine/instances/": "a file of sagelet's own",
     "emulator/sagelet_engine/machine/": "answers of the machine's own programs",

@@ -6,16 +6,24 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.hub.tiny.making import tiny_model
+from sagelet_api.cli import tiny_model as making
+from sagelet_api.cli.tiny_model import TinyModel, tiny_model
 
 pytestmark = pytest.mark.xla
 
 TEXT = "Hello the World, a movie was GREAT!"
 
 
-@pytest.fixture(params=["gpt2", "bert-base-uncased", "distilbert-base-cased", "roberta-base", "t5-small"])
-def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    for path, content in tiny_model(request.param).files.items():
+@pytest.fixture(
+    scope="module", params=["gpt2", "bert-base-uncased", "distilbert-base-cased", "roberta-base", "t5-small"]
+)
+def made(request: pytest.FixtureRequest) -> TinyModel:
+    return tiny_model(request.param)
+
+
+@pytest.fixture
+def directory(made: TinyModel, tmp_path: Path) -> Path:
+    for path, content in made.files.items():
         (tmp_path / path).write_bytes(content)
     return tmp_path
 
@@ -42,14 +50,27 @@ def test_a_model_is_whole(directory: Path) -> None:
     assert shown.lower().replace(" ", "") == TEXT.lower().replace(" ", "")
     loss = model(**batch, labels=batch["input_ids"]).loss
     # Nothing is learned: it is as good as a guess.
-    assert float(loss) == pytest.approx(math.log(config.vocab_size), rel=0.2)
+    assert loss.item() == pytest.approx(math.log(config.vocab_size), rel=0.2)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert-base-uncased", "roberta-base"])
-def test_both_kinds_of_tokenizers_agree(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", ["gpt2", "bert-base-uncased", "roberta-base"], indirect=True)
+def test_both_kinds_of_tokenizers_agree(directory: Path) -> None:
     import transformers
 
-    for path, content in tiny_model(name).files.items():
-        (tmp_path / path).write_bytes(content)
-    both = [transformers.AutoTokenizer.from_pretrained(tmp_path, use_fast=fast) for fast in (True, False)]
+    both = [transformers.AutoTokenizer.from_pretrained(directory, use_fast=fast) for fast in (True, False)]
     assert both[0](TEXT)["input_ids"] == both[1](TEXT)["input_ids"]
+
+
+def test_it_is_the_same_for_the_same_name() -> None:
+    first, again, other = (tiny_model(name) for name in ("gpt2", "gpt2", "gpt2-medium"))
+    assert first == again
+    assert first.files["model.safetensors"] != other.files["model.safetensors"]
+
+
+@pytest.mark.docker
+def test_without_transformers_here_the_training_image_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tiny_model("gpt2")
+    monkeypatch.setattr(making, "NEEDED", ("sagelet_has_no_such_module",))
+    there = tiny_model("gpt2")
+    assert there.files.keys() == here.files.keys()
+    assert (there.parameters, there.files["vocab.json"]) == (here.parameters, here.files["vocab.json"])

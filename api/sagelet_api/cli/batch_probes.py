@@ -2,31 +2,18 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.batch_search import (
-    BadSearch,
-    Bounds,
-    LearningRate,
-    Outcome,
-    Probe,
-    Rule,
-    figure,
-    judged,
-    largest,
-    next_size,
-    peak_of,
-    speed_of,
-)
+from sagelet_api.cli.batch_search import BadSearch, Bounds, LearningRate, Outcome, Rule, judged, largest, next_size
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.kinds import Job, NoSuchJob
 from sagelet_api.cli.submission import COMPILE
 from sagelet_api.cli.text import say, until_reader_ends
 from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.wait import EVERY, Progress
-from sagelet_api.protocol.members import Parameters
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 
@@ -57,35 +44,25 @@ class Search:
     memory: int | None
 
 
-def probe_request(search: Search, name: str, size: int, *, compiled: bool) -> Parameters:
-    """Returns the request of one probe. Its learning rate follows the batch, as in the training that it stands for."""
-    own = {
-        key: value for key, value in search.request.get("HyperParameters", {}).items() if not key.startswith(_COMPILER)
-    }
-    rate = {} if search.rate is None else {search.rate.name: f"{search.rate.at(size, search.rule):.6g}"}
-    algorithm = dict(search.request["AlgorithmSpecification"])
-    if "TrainingImage" in algorithm:
-        algorithm["TrainingImage"] = _image(algorithm["TrainingImage"], compiled=compiled)
-    return {
-        **search.request,
-        "TrainingJobName": name,
-        "AlgorithmSpecification": algorithm,
-        "HyperParameters": {
-            **own,
-            **(COMPILE if compiled else {}),
-            **search.short,
-            **rate,
-            search.parameter: str(size),
-        },
-    }
+@dataclass(frozen=True)
+class Probe:
+    """One training job of the search."""
+
+    job: str
+    compiled: bool
+    size: int
+    outcome: Outcome
+    #: Of the steps that compiled nothing, of all workers. None if no worker has reported it.
+    samples_per_second: float | None
+    peak_bytes: int | None
+
+    def to_json(self) -> Output:
+        return asdict(self)
 
 
-def _image(uri: str, *, compiled: bool) -> str:
-    """Returns AWS's image of the other way of training: `pytorch-training` and `pytorch-trcomp-training` have the same
-    tags. Every other image stays.
-    """
-    native, with_compiler = "/pytorch-training:", "/pytorch-trcomp-training:"
-    return uri.replace(native, with_compiler) if compiled else uri.replace(with_compiler, native)
+def figure(value: float | None) -> str:
+    """Returns a figure with four digits, or all of its whole ones."""
+    return "-" if value is None else f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 @dataclass
@@ -105,7 +82,9 @@ class Runner:
             probe = self._probe(size, compiled=compiled)
             probes.append(probe)
             tried[size] = probe.outcome is Outcome.FITS
-            self._tell(probe)
+            speed = "" if probe.samples_per_second is None else f", {figure(probe.samples_per_second)} samples/s"
+            with until_reader_ends():
+                say(f"{NAMES[compiled]} {size}: {probe.outcome.value}{speed} ({probe.job})", err=True)
         if largest(tried) is None:
             say(f"{NAMES[compiled]}: not even a batch of {min(tried)} fits", err=True)
         return probes
@@ -120,34 +99,38 @@ class Runner:
             self._stop(name)
             raise
         report = self._asked(name, "compiler-report")
-        if compiled and report is not None and not report["compiled"]:
+        if compiled and report and not report["compiled"]:
             raise ProbeFailed(
                 f"{name} trained natively, so nothing is known of compiled training: "
                 f"{report['reason'] or 'its script used no XLA device'}. "
                 "Search for native training alone with --only native"
             )
-        findings = self._asked(name, "doctor") or {"findings": []}
-        outcome = judged(job, report, [one["rule"] for one in findings["findings"]], self.plan.memory)
+        findings = [finding["rule"] for finding in self._asked(name, "doctor").get("findings", ())]
+        total = report.get("total", {})
+        memory = total.get("memory", {})
+        outcome = judged(job, memory, findings, self.plan.memory)
         if outcome is Outcome.OTHER:
             reason = job.get("FailureReason") or job["SecondaryStatusTransitions"][-1].get("StatusMessage", "")
             raise ProbeFailed(
                 f"{name} ended for another reason than memory ({job['TrainingJobStatus']}): {reason}. "
                 f"`sagelet doctor {name}` and `sagelet logs {name}` say more"
             )
-        return Probe(name, compiled, size, outcome, speed_of(report), peak_of(report))
+        speed, peak = total.get("samples_per_second") or None, memory.get("peak_bytes") or None
+        return Probe(name, compiled, size, outcome, speed, peak)
 
     def _place(self, size: int, *, compiled: bool) -> tuple[str, Parameters | None]:
         """Returns a probe's name, and its request if it is to be made. One of an earlier search is not repeated."""
         for repeat in _REPEATS:
             name = f"{self.plan.name}-{NAMES[compiled]}-{size}{repeat}"
-            request = probe_request(self.plan, name, size, compiled=compiled)
+            request = _request(self.plan, name, size, compiled=compiled)
             try:
                 earlier = TRAINING.describe(self.aws, self.server, name)
             except NoSuchJob:
                 return name, request
             if earlier.get("HyperParameters") != request["HyperParameters"]:
                 raise BadSearch(f"The probe {name} of an earlier search has other hyperparameters: give another --name")
-            if not _was_stopped(earlier):
+            was_stopped = earlier["TrainingJobStatus"] in ("Stopping", "Stopped")
+            if not was_stopped or earlier["SecondaryStatus"] == "MaxRuntimeExceeded":
                 return name, None
         raise ProbeFailed(f"Every probe of {self.plan.name} for a batch of {size} was stopped: give another --name")
 
@@ -165,19 +148,33 @@ class Runner:
             if refused.code not in ("ValidationException", "ResourceNotFound"):
                 raise
 
-    def _asked(self, name: str, what: str) -> Mapping[str, Any] | None:
+    def _asked(self, name: str, what: str) -> Mapping[str, Any]:
+        """Returns a report of a job. Empty if there is none."""
         try:
             return ask(self.server, "GET", self.server.job_path("jobs", name, what))
         except ServerRefused as refused:
             if refused.code != "404":
                 raise
-            return None
-
-    def _tell(self, probe: Probe) -> None:
-        speed = "" if probe.samples_per_second is None else f", {figure(probe.samples_per_second)} samples/s"
-        with until_reader_ends():
-            say(f"{NAMES[probe.compiled]} {probe.size}: {probe.outcome.value}{speed} ({probe.job})", err=True)
+            return {}
 
 
-def _was_stopped(job: Job) -> bool:
-    return job["TrainingJobStatus"] in ("Stopping", "Stopped") and job["SecondaryStatus"] != "MaxRuntimeExceeded"
+def _request(search: Search, name: str, size: int, *, compiled: bool) -> Parameters:
+    """Returns the request of one probe. Its learning rate follows the batch, as in the training that it stands for."""
+    given = search.request.get("HyperParameters", {}).items()
+    algorithm = dict(search.request["AlgorithmSpecification"])
+    if "TrainingImage" in algorithm:
+        # AWS's images of both ways of training have the same tags. Every other image stays.
+        here, there = "/pytorch-training:", "/pytorch-trcomp-training:"
+        algorithm["TrainingImage"] = algorithm["TrainingImage"].replace(*((here, there) if compiled else (there, here)))
+    return {
+        **search.request,
+        "TrainingJobName": name,
+        "AlgorithmSpecification": algorithm,
+        "HyperParameters": {
+            **{key: value for key, value in given if not key.startswith(_COMPILER)},
+            **(COMPILE if compiled else {}),
+            **search.short,
+            **({} if search.rate is None else {search.rate.name: f"{search.rate.at(size, search.rule):.6g}"}),
+            search.parameter: str(size),
+        },
+    }

@@ -2,39 +2,38 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.batch_probes import NAMES, Runner, Search
+from sagelet_api.cli.batch_probes import NAMES, Probe, Runner, Search, figure
 from sagelet_api.cli.batch_search import (
     BATCH_NAMES,
     RATE_NAMES,
     BadSearch,
     Bounds,
     LearningRate,
-    Probe,
+    Outcome,
     Rule,
     parameter_of,
-    whole,
 )
-from sagelet_api.cli.batch_table import GIB, show
 from sagelet_api.cli.kinds import JobName
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console
+from sagelet_api.cli.output import Column, console, show_rows
 from sagelet_api.cli.quantities import Size
 from sagelet_api.cli.submission import pairs
 from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, existing, from_document, from_script
-from sagelet_api.cli.text import say
+from sagelet_api.cli.text import echo_json, say, until_reader_ends
 from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.wait import Progress
-from sagelet_api.protocol.members import Parameters
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.protocol.validation import rule_book
 from sagelet_api.servers.server import Server
-from sagelet_engine.base.number_text import number_in
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.number_text import number_in, whole_number_in
 from sagelet_engine.instances.catalogue import find
 
 #: The Trainer's name for a limit of the steps.
@@ -45,6 +44,18 @@ _LEFT_OUT = frozenset(
 )
 #: The most characters of the search's name. The longest name of a probe has 16 more.
 _LONGEST_NAME = 47
+GIB = 1 << 30
+#: The table of AWS's documents.
+_TABLE: Sequence[Column[Sequence[str]]] = (
+    Column("", lambda row: row[0]),
+    Column("Native", lambda row: row[1], right=True),
+    Column("SageMaker Training Compiler", lambda row: row[2], right=True),
+    Column("Gain", lambda row: row[3], right=True),
+)
+
+
+class NothingFits(SageletError):
+    """Not even the smallest batch fits."""
 
 
 @click.command("batch-size")
@@ -148,7 +159,7 @@ def batch_size(
     except KeyboardInterrupt:
         say(f"\nThe search ends here: the same command with --name {search.name} goes on with it", err=True)
         raise
-    show(search, probes, ways, as_json=as_json)
+    _show(search, probes, as_json=as_json)
 
 
 # --- what is searched -------------------------------------------------------------------------------------------------
@@ -211,46 +222,43 @@ def _of_file(
 
 
 def _search(name: str, request: Parameters, given: Mapping[str, str], options: Mapping[str, Any]) -> Search:
+    if len(name) > _LONGEST_NAME:
+        raise BadSearch(f"--name {name} has {len(name)} characters; the names of probes leave room for {_LONGEST_NAME}")
     own = request.get("HyperParameters", {})
     parameter = options["parameter"] or parameter_of({**own, **given}, BATCH_NAMES)
     if parameter is None:
         raise BadSearch(
             f"The job has none of the hyperparameters {', '.join(BATCH_NAMES)}: name its batch size with --parameter"
         )
-    named = {**given, **own}
-    if parameter not in named:
-        # A script ignores a name that it does not know, and then every batch would fit.
-        raise BadSearch(f"The job has no hyperparameter {parameter}: give one with -p {parameter}=VALUE")
-    size = whole(named[parameter], parameter)
-    start = options["start"] or size
-    if len(name) > _LONGEST_NAME:
-        raise BadSearch(f"--name {name} has {len(name)} characters; the names of probes leave room for {_LONGEST_NAME}")
+    size = int(_number({**given, **own}, parameter, _batch_in, "batch size; name another with --parameter"))
+    rate = options["rate_parameter"] or parameter_of({**own, **given}, RATE_NAMES)
+    text = "learning rate; name another with --rate-parameter"
     return Search(
         name,
         request,
         parameter,
-        Bounds.of(options["least"], options["most"], options["step"], start),
-        _rate({**own, **given}, options["rate_parameter"], size),
+        Bounds.of(options["least"], options["most"], options["step"], options["start"] or size),
+        None if rate is None else LearningRate(rate, _number({**own, **given}, rate, number_in, text), size),
         Rule(options["rule"]),
         {**given, **_short(own, options)},
         _memory(request) if options["memory"] is None else options["memory"],
     )
 
 
-def _rate(hyperparameters: Mapping[str, str], name: str | None, size: int | None) -> LearningRate | None:
-    """Returns the learning rate of the job. None if it has none, or if its batch size is not known."""
-    name = name or parameter_of(hyperparameters, RATE_NAMES)
-    if name is None or size is None:
-        return None
+def _number(hyperparameters: Mapping[str, str], name: str, read: Callable[[str], float | None], wanted: str) -> float:
+    """Reads a hyperparameter. A script ignores a name that it does not know, so the job must have it: otherwise every
+    batch would fit. Raises BadSearch.
+    """
     if name not in hyperparameters:
         raise BadSearch(f"The job has no hyperparameter {name}: give one with -p {name}=VALUE")
-    rate = number_in(hyperparameters[name].strip("\"' "))
-    if rate is None:
-        raise BadSearch(
-            f"The hyperparameter {name} is {hyperparameters[name]!r} and no learning rate; name another with "
-            "--rate-parameter"
-        )
-    return LearningRate(name, rate, size)
+    number = read(hyperparameters[name].strip("\"' "))
+    if number is None:
+        raise BadSearch(f"The hyperparameter {name} is {hyperparameters[name]!r} and no {wanted}")
+    return number
+
+
+def _batch_in(text: str) -> int | None:
+    return whole_number_in(text) or None
 
 
 def _short(own: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, str]:
@@ -273,3 +281,65 @@ def _memory(request: Parameters) -> int | None:
     types = [find(group["InstanceType"]) for group in groups]
     known = [int(one.memory_gib * GIB) for one in types if one is not None]
     return min(known) if known and len(known) == len(types) else None
+
+
+# --- what it shows ----------------------------------------------------------------------------------------------------
+
+
+def _show(search: Search, probes: Sequence[Probe], *, as_json: bool) -> None:
+    fitting = [probe for probe in probes if probe.outcome is Outcome.FITS]
+    native, compiled = (
+        max((probe for probe in fitting if probe.compiled is way), key=lambda probe: probe.size, default=None)
+        for way in NAMES
+    )
+    gain = {
+        "size": _ratio(lambda probe: probe.size, native, compiled),
+        "speed": _ratio(lambda probe: probe.samples_per_second, native, compiled),
+    }
+    with until_reader_ends():
+        if as_json:
+            echo_json(
+                {
+                    "name": search.name,
+                    "parameter": search.parameter,
+                    "learning_rate_parameter": search.rate and search.rate.name,
+                    "rule": search.rule.value,
+                    "native": native and _best(search, native),
+                    "compiled": compiled and _best(search, compiled),
+                    "gain": gain,
+                    "probes": [probe.to_json() for probe in probes],
+                }
+            )
+        else:
+            show_rows(_TABLE, _rows(search, native, compiled, gain))
+    if not fitting:
+        raise NothingFits(
+            f"Not even a batch of {search.bounds.least} fits: `sagelet doctor {probes[-1].job}` says what needs memory"
+        )
+
+
+def _ratio(figure_of: Callable[[Probe], float | None], *pair: Probe | None) -> float | None:
+    """Returns the gain of compiled over native training, as a factor. None if either figure is unknown."""
+    native, compiled = (probe and figure_of(probe) for probe in pair)
+    return compiled / native if compiled and native else None
+
+
+def _best(search: Search, probe: Probe) -> Output:
+    return {**probe.to_json(), "learning_rate": search.rate and search.rate.at(probe.size, search.rule)}
+
+
+def _rows(
+    search: Search, native: Probe | None, compiled: Probe | None, gain: Mapping[str, float | None]
+) -> list[list[str]]:
+    def row(title: str, text: Callable[[Probe], str], gained: float | None = None) -> list[str]:
+        cells = ["-" if probe is None else text(probe) for probe in (native, compiled)]
+        return [title, *cells, "" if gained is None else f"{gained:.2f}x"]
+
+    rate = search.rate
+    return [
+        row("Batch size", lambda probe: str(probe.size), gain["size"]),
+        row("Learning rate", lambda probe: "-" if rate is None else f"{rate.at(probe.size, search.rule):.4g}"),
+        row("Speed (samples/s)", lambda probe: figure(probe.samples_per_second), gain["speed"]),
+        row("Memory (GiB)", lambda probe: "-" if probe.peak_bytes is None else f"{probe.peak_bytes / GIB:.2f}"),
+        row("Training job", lambda probe: probe.job),
+    ]

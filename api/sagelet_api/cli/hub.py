@@ -19,11 +19,11 @@ from sagelet_api.servers.server import Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.failpoints import VARIABLE, arm
+from sagelet_engine.hub import families
 from sagelet_engine.hub.adding import Added, add
 from sagelet_engine.hub.names import MAIN, Kind, check_new_repository_id, check_repository_id, check_revision
 from sagelet_engine.hub.sources import Bucket, Folder, Source, UnfitSource, named_by_cache
 from sagelet_engine.hub.store import HubStore
-from sagelet_engine.hub.tiny import families
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.store import S3Store
@@ -189,12 +189,14 @@ def make_tiny(model: str, like: str | None, as_json: bool, server: Server) -> No
     MODEL is the name that scripts load: gpt2, distilgpt2, bert-base-uncased, distilbert-base-uncased, roberta-base,
     t5-small or another of their families. It has the architecture, two small layers of random weights, and a tokenizer
     that takes any text. A training run does the same steps as with the real model, and learns nothing useful. An
-    existing model of that name gets a new revision.
+    existing model of that name gets a new revision. Transformers of the jobs' own Python make it: `sagelet
+    install-torch` or `sagelet image build` brings them.
     """
-    from sagelet_engine.hub.tiny.making import tiny_model
+    from sagelet_api.cli.tiny_model import tiny_model
 
+    store = HubStore(own_directory(server))
     made = tiny_model(check_new_repository_id(model), like)
-    with HubStore(own_directory(server)).draft() as draft:
+    with store.draft() as draft:
         made.put_in(draft)
         commit = draft.publish(Kind.MODEL, model, MAIN, SystemClock().now_ms())
     total = sum(file.size for file in commit.files.values())

@@ -15,9 +15,7 @@ from sagelet_api.cli import batch_probes
 from sagelet_api.cli.batch_search import (
     BATCH_NAMES,
     BadSearch,
-    Best,
     Bounds,
-    Gain,
     LearningRate,
     Outcome,
     Rule,
@@ -78,33 +76,32 @@ def ended(status: str, reason: str = "", secondary: str = "") -> dict[str, Any]:
     return {**job, "FailureReason": reason} if reason else job
 
 
-def report(peak: int, kind: str = "rss") -> dict[str, Any]:
-    return {"total": {"memory": {"peak_bytes": peak, "kind": kind}}}
+def memory(peak: int, kind: str = "rss") -> dict[str, Any]:
+    return {"peak_bytes": peak, "kind": kind}
 
 
 @pytest.mark.parametrize(
-    ("job", "found", "findings", "outcome"),
+    ("job", "used", "findings", "outcome"),
     [
-        (ended("Completed"), None, [], Outcome.FITS),
-        (ended("Completed"), report(99), [], Outcome.FITS),
-        (ended("Completed"), report(101), [], Outcome.OUT_OF_MEMORY),
+        (ended("Completed"), {}, [], Outcome.FITS),
+        (ended("Completed"), memory(99), [], Outcome.FITS),
+        (ended("Completed"), memory(101), [], Outcome.OUT_OF_MEMORY),
         # A device has a limit of its own.
-        (ended("Completed"), report(101, "device"), [], Outcome.FITS),
-        (ended("Stopped", secondary="MaxRuntimeExceeded"), None, [], Outcome.FITS),
-        (ended("Stopped"), None, [], Outcome.OTHER),
-        (ended("Failed", "AlgorithmError: , exit code: 137"), None, [], Outcome.OUT_OF_MEMORY),
-        (ended("Failed", "AlgorithmError: RESOURCE_EXHAUSTED: Out of memory"), None, [], Outcome.OUT_OF_MEMORY),
-        (ended("Failed", "torch.cuda.OutOfMemoryError: CUDA out of memory."), None, [], Outcome.OUT_OF_MEMORY),
-        (ended("Failed", "AlgorithmError: ExecuteUserScriptError: ExitCode 1"), None, [], Outcome.OTHER),
-        (ended("Failed", "AlgorithmError: exit code: 1"), None, ["out-of-memory"], Outcome.OUT_OF_MEMORY),
-        (ended("Failed", "AlgorithmError: exit code: 1"), None, ["no-backward"], Outcome.OTHER),
-        (ended("Failed", "ClientError: no image 1374"), None, [], Outcome.OTHER),
+        (ended("Completed"), memory(101, "device"), [], Outcome.FITS),
+        (ended("Stopped", secondary="MaxRuntimeExceeded"), {}, [], Outcome.FITS),
+        (ended("Stopped"), {}, [], Outcome.OTHER),
+        (ended("Failed", "AlgorithmError: , exit code: 137"), {}, [], Outcome.OUT_OF_MEMORY),
+        (ended("Failed", "AlgorithmError: RESOURCE_EXHAUSTED: Out of memory"), {}, [], Outcome.OUT_OF_MEMORY),
+        (ended("Failed", "torch.cuda.OutOfMemoryError: CUDA out of memory."), {}, [], Outcome.OUT_OF_MEMORY),
+        (ended("Failed", "AlgorithmError: ExecuteUserScriptError: ExitCode 1"), {}, [], Outcome.OTHER),
+        (ended("Failed", "AlgorithmError: exit code: 1"), {}, ["out-of-memory"], Outcome.OUT_OF_MEMORY),
+        (ended("Failed", "AlgorithmError: exit code: 1"), {}, ["no-backward"], Outcome.OTHER),
+        (ended("Failed", "ClientError: no image 1374"), {}, [], Outcome.OTHER),
     ],
 )
-def test_what_a_probe_shows(
-    job: dict[str, Any], found: dict[str, Any] | None, findings: list[str], outcome: Outcome
-) -> None:
-    assert judged(job, found, findings, 100) is outcome
+def test_what_a_probe_shows(job: dict[str, Any], used: dict[str, Any], findings: list[str], outcome: Outcome) -> None:
+    assert judged(job, used, findings, 100) is outcome
+    assert judged(job, used, findings, None) is (Outcome.FITS if used else outcome)
 
 
 def test_the_learning_rate_follows_the_batch_by_awss_rules() -> None:
@@ -120,13 +117,6 @@ def test_the_name_of_the_batch() -> None:
     )
     assert parameter_of({"--Batch-Size": "1", "epochs": "2"}, BATCH_NAMES) == "--Batch-Size"
     assert parameter_of({"eval_batch_size": "1"}, BATCH_NAMES) is None
-
-
-def test_a_gain_needs_both() -> None:
-    native, compiled = Best(False, 8, None, 10.0, None, "n"), Best(True, 20, None, 40.0, None, "c")
-    assert Gain.of(native, compiled) == Gain(2.5, 4.0)
-    assert Gain.of(native, None) == Gain.of(None, compiled) == Gain()
-    assert Gain.of(native, Best(True, 8, None, None, None, "c")) == Gain(1.0, None)
 
 
 # --- whole searches ---------------------------------------------------------------------------------------------------
@@ -219,6 +209,9 @@ def test_as_json_and_again_without_new_probes(server: FastForward, job: str, sag
     first = json.loads(sagelet(*words).stdout)
     assert (first["parameter"], first["native"]["size"], first["compiled"]) == ("batch_size", 30, None)
     assert [(one["size"], one["outcome"]) for one in first["probes"]] == [(24, "fits"), (30, "fits")]
+    # A gain needs both, and nobody has reported a speed.
+    assert first["gain"] == {"size": None, "speed": None}
+    assert first["native"]["samples_per_second"] is None
     count = len(server.session().client("sagemaker").list_training_jobs(MaxResults=100)["TrainingJobSummaries"])
     assert json.loads(sagelet(*words).stdout) == first
     after = server.session().client("sagemaker").list_training_jobs(MaxResults=100)["TrainingJobSummaries"]

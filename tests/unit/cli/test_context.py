@@ -192,7 +192,10 @@ def test_a_directory_that_is_named_alone_may_be_written_before_its_server_starts
     variables = {"SAGELET_ENDPOINT": endpoint}
     assert run("image", "map", "uri", "local", "--data", str(idle), **variables).exit_code == 0
     assert mappings(idle) == {"uri": "local"}
-    assert run("hub", "make-tiny", "gpt2", "--data", str(idle), **variables).exit_code == 0
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    assert run("hub", "add", str(model), "--as", "gpt2", "--data", str(idle), **variables).exit_code == 0
     assert [one.id for one in HubStore(idle).repositories()] == ["gpt2"]
     assert mappings(world.settings.data) == {}
 

@@ -1,46 +1,15 @@
-"""Small random models: their files, without the libraries that read them (tests/xla/test_tiny_models.py has those)."""
+"""Small random models: whose family a name says, and where they cannot be made (tests/xla reads the models)."""
 
-import io
 import json
-import struct
-import zipfile
-from math import prod
-from typing import Any
+import sys
+from pathlib import Path
 
 import pytest
 
+from sagelet_api.cli import tiny_model as making
+from sagelet_api.cli.tiny_model import ModelNotMade, tiny_model
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.hub.tiny.making import FAMILIES, TinyModel, tiny_model
-
-
-def tensors(made: TinyModel) -> dict[str, Any]:
-    """The head of model.safetensors."""
-    data = made.files["model.safetensors"]
-    (length,) = struct.unpack("<Q", data[:8])
-    head: dict[str, Any] = json.loads(data[8 : 8 + length])
-    assert (8 + length) % 8 == 0
-    assert head.pop("__metadata__") == {"format": "pt"}
-    assert max(one["data_offsets"][1] for one in head.values()) == len(data) - 8 - length
-    return head
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family(family: str) -> None:
-    made = tiny_model(f"org/my-{family}", like=family)
-    head = tensors(made)
-    assert made.parameters == sum(prod(one["shape"]) for one in head.values()) < 200_000
-    config = json.loads(made.files["config.json"])
-    assert config["model_type"] == family
-    with zipfile.ZipFile(io.BytesIO(made.files["pytorch_model.bin"])) as opened:
-        assert {f"archive/data/{number}" for number in range(len(head))} < {*opened.namelist()}
-    vocabulary = json.loads(made.files["tokenizer.json"])["model"]["vocab"]
-    # The embedding has a row for each token.
-    assert len(vocabulary) == config["vocab_size"]
-
-
-def test_the_same_name_gives_the_same_bytes() -> None:
-    assert tiny_model("gpt2") == tiny_model("gpt2")
-    assert tiny_model("gpt2").files["model.safetensors"] != tiny_model("gpt2-medium").files["model.safetensors"]
+from sagelet_engine.hub.families import family_of
 
 
 @pytest.mark.parametrize(
@@ -52,10 +21,38 @@ def test_the_same_name_gives_the_same_bytes() -> None:
     ],
 )  # fmt: skip
 def test_the_family_of_a_name(name: str, family: str) -> None:
-    assert tiny_model(name).family == family
+    assert family_of(name) == family
 
 
 @pytest.mark.parametrize(("name", "like"), [("llama", None), ("gpt2", "llama")])
 def test_others_say_what_there_is(name: str, like: str | None) -> None:
     with pytest.raises(SettingsError, match=r"gpt2, bert, distilbert, roberta, t5.*`sagelet hub add`"):
         tiny_model(name, like)
+
+
+@pytest.mark.xla
+def test_a_model_is_small_and_has_the_files_that_clients_ask_for() -> None:
+    made = tiny_model("org/my-gpt2", "gpt2")
+    assert (made.family, made.parameters < 200_000) == ("gpt2", True)
+    vocabulary = json.loads(made.files["tokenizer.json"])["model"]["vocab"]
+    # The embedding has a row for each token.
+    assert len(vocabulary) == json.loads(made.files["config.json"])["vocab_size"]
+    assert sorted(made.files) == [
+        "config.json", "generation_config.json", "merges.txt", "model.safetensors", "pytorch_model.bin",
+        "tokenizer.json", "tokenizer_config.json", "vocab.json",
+    ]  # fmt: skip
+
+
+def test_without_transformers_it_says_what_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "NEEDED", ("sagelet_has_no_such_module",))
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    with pytest.raises(SettingsError, match=rf"{sys.executable}.*`sagelet install-torch` or `sagelet image build`"):
+        tiny_model("gpt2")
+
+
+def test_a_program_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(making, "NEEDED", ())
+    monkeypatch.setattr(making, "SCRIPT", tmp_path / "script.py")
+    making.SCRIPT.write_text("raise OSError('no room')")
+    with pytest.raises(ModelNotMade, match="no room"):
+        tiny_model("gpt2")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_match, quoted
-from sagelet_engine.hub.tiny import families
+from sagelet_engine.hub import families
 
 _KIND = r"(?P<kind>model|dataset|space)"
 _NAME = r"(?P<name>[\w][\w./-]*)"

@@ -1,1 +1,0 @@
-"""Small random models in the shape of well-known ones. Standard library only: no torch, no download."""
