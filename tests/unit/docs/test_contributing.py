@@ -34,6 +34,7 @@ CODE = {
 }
 NAMES = {name for text in CODE.values() for name in re.findall(r"^\s*(?:class|def) (\w+)", text, re.MULTILINE)}
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_A_FILE = 60, 500
+MOST_LINES_OF_THE_CHANGELOG = 80
 
 
 def names(text: str) -> list[str]:
@@ -140,3 +141,10 @@ def test_the_diagram_has_every_import_between_packages_and_no_other_package(part
             if {first, second} <= nodes and first != second and second not in may.get(first, ()):
                 missing.add(f"{first} --> {second}")
     assert missing == set()
+
+
+def test_the_changelog_of_a_version_that_nobody_has_is_one_page() -> None:
+    """A merge of lines that were added to the old one would bring that back."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert text.count("\n## ") == 1
+    assert len(text.splitlines()) <= MOST_LINES_OF_THE_CHANGELOG, "say what a user can do, not what is faster or mended"
