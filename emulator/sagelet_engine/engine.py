@@ -386,7 +386,7 @@ def _authority(settings: Settings) -> str:
 
 
 def _invocations(services: SupervisorDeps, functions: Functions, runtime: Runtime) -> Invocations:
-    runs_scripts = services.runtime.runs_scripts
+    runs_scripts = services.runtime.capabilities.runs_scripts
     return Invocations(
         services.settings.data,
         runtime,

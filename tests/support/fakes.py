@@ -19,7 +19,7 @@ from sagelet_engine.model.job import Job, JobKey
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
 from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.principal import Authorize, Principal, allow_all, object_arn
-from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Capabilities, Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.model.sinks import MetricPoint
 from support.object_batch import Batch
 
@@ -205,10 +205,7 @@ class FakeRuntime:
     name = "fake"
     endpoint_host = "endpoint"
     cluster: Cluster | None = None
-    binds_read_only = False
-    knows_images = True
-    gpu_remedy = "`sagelet image build --variant cu13`"
-    runs_scripts = True
+    capabilities = Capabilities("`sagelet image build --variant cu13`")
     awaits_time = True
 
     def __init__(self, clock: FakeClock) -> None:

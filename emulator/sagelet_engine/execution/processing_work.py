@@ -91,7 +91,7 @@ class ProcessingWork:
         message = processing.exit_message(self._job, self.directories)
         if message != self._job.exit_message:
             self._job_context.apply(lambda job: replace(as_processing(job), exit_message=message))
-        if judge is None or not self._services.runtime.runs_scripts:
+        if judge is None or not self._services.runtime.capabilities.runs_scripts:
             return ()
         outcome = judge()
         findings = self._doctor.findings(self._job, End(outcome, found))

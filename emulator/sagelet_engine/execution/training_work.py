@@ -63,7 +63,7 @@ class TrainingWork:
     def stage(self, attend: Callable[[], None]) -> None:
         services, job = self._services, self._job
         objects = JobObjects(services.objects, job, attend)
-        file_systems, protected = services.settings.file_systems, services.runtime.binds_read_only
+        file_systems, protected = services.settings.file_systems, services.runtime.capabilities.binds_read_only
         for name in job.hosts:
             host = self.directories.host(name)
             Stager(services.objects, job, objects, file_systems, protected=protected).stage(host)
@@ -127,7 +127,7 @@ class TrainingWork:
             return self._doctor_inputs.findings(self._job, report, self._services.clock.now_ms(), end)
 
         try:
-            diagnosed = judge is not None and self._services.runtime.runs_scripts
+            diagnosed = judge is not None and self._services.runtime.capabilities.runs_scripts
             note, cache = self._job_context.notes.add, self._services.cache.store
             lines = self._reports.conclude(self._job, consult if diagnosed else None, note, cache)
             self._note_native_training()

@@ -75,7 +75,7 @@ def for_functions(settings: Settings, runtime: Runtime, clock: Clock) -> Runtime
     """Returns the runtime that runs Lambda functions: that of the jobs, or processes of this machine if jobs run on a
     cluster or as functions of a test.
     """
-    fits = runtime.cluster is None and runtime.runs_scripts
+    fits = runtime.cluster is None and runtime.capabilities.runs_scripts
     return runtime if fits else _process(settings, clock, "").runtime
 
 

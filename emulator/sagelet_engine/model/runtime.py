@@ -129,6 +129,20 @@ class Line(NamedTuple):
     position: str
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """What a runtime can do beside starting and ending hosts."""
+
+    #: What to do so that compiled code runs on GPUs here.
+    gpu_remedy: str
+    #: True if no process of a host can write to the directories of HostPlan.read_only, not even as root.
+    binds_read_only: bool = False
+    #: True if has_image knows whether an image exists. False if the nodes of a cluster have the images.
+    knows_images: bool = True
+    #: True if hosts run the job's scripts. False if functions of a test stand in for them; those are not diagnosed.
+    runs_scripts: bool = True
+
+
 class Runtime(Protocol):
     """Starts, watches and ends the hosts of jobs."""
 
@@ -146,26 +160,7 @@ class Runtime(Protocol):
         ...
 
     @property
-    def binds_read_only(self) -> bool:
-        """True if no process of a host can write to the directories of HostPlan.read_only, not even as root."""
-        ...
-
-    @property
-    def knows_images(self) -> bool:
-        """True if has_image knows whether an image exists. False if the nodes of a cluster have the images."""
-        ...
-
-    @property
-    def gpu_remedy(self) -> str:
-        """What to do so that compiled code runs on GPUs here."""
-        ...
-
-    @property
-    def runs_scripts(self) -> bool:
-        """True if hosts run the job's scripts. False if functions of a test stand in for them; those are not
-        diagnosed.
-        """
-        ...
+    def capabilities(self) -> Capabilities: ...
 
     @property
     def awaits_time(self) -> bool:

@@ -115,18 +115,18 @@ def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[st
     What the job asks for in its Environment comes before what the tag of its image says.
     """
     image = resolution.local_image
-    if runtime.knows_images and _wants_inductor(job) and _can_run(runtime, resolution.inductor_image):
+    if runtime.capabilities.knows_images and _wants_inductor(job) and _can_run(runtime, resolution.inductor_image):
         return resolution.inductor_image, job.stand_in
     for gpu_image in resolution.gpu_images if job.gpus else ():
         if _can_run(runtime, gpu_image):
             return gpu_image, job.stand_in
-    if not job.gpus and runtime.knows_images and _can_run(runtime, resolution.dated_image):
+    if not job.gpus and runtime.capabilities.knows_images and _can_run(runtime, resolution.dated_image):
         return resolution.dated_image, job.stand_in
     if image is None or not runtime.has_image(image):
         return None, job.stand_in
     if job.gpus and resolution.gpu_images and _needs_plugin(job):
-        absent = " or ".join(resolution.gpu_images)
-        unused = f"compiled code runs on the CPU and the GPUs stay unused: {absent} is not there ({runtime.gpu_remedy})"
+        absent, remedy = " or ".join(resolution.gpu_images), runtime.capabilities.gpu_remedy
+        unused = f"compiled code runs on the CPU and the GPUs stay unused: {absent} is not there ({remedy})"
         return image, unused
     return image, job.stand_in
 

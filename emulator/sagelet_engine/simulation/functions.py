@@ -15,6 +15,7 @@ from types import TracebackType
 
 from sagelet_engine.model.runtime import (
     WARM_POOL_CACHE,
+    Capabilities,
     Handle,
     HostPlan,
     LaunchPlan,
@@ -166,12 +167,8 @@ class FunctionRuntime:
     name = "function"
     endpoint_host = "127.0.0.1"
     cluster = None
-    #: A function could write through any link.
-    binds_read_only = False
-    #: A function replaces any image.
-    knows_images = False
-    gpu_remedy = "functions use no GPUs"
-    runs_scripts = False
+    #: A function could write through any link, and replaces any image.
+    capabilities = Capabilities("functions use no GPUs", knows_images=False, runs_scripts=False)
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:
         self._clock = clock
@@ -205,7 +202,7 @@ class FunctionRuntime:
         with self._guard:
             self._rested = stirred
 
-    def has_image(self, image: str) -> bool:  # noqa: ARG002 - see knows_images
+    def has_image(self, image: str) -> bool:  # noqa: ARG002 - see Capabilities.knows_images
         return True
 
     def launch(self, plan: LaunchPlan) -> list[Handle]:

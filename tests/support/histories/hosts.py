@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sagelet_engine.base.errors import RuntimeUnavailable
-from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Capabilities, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from support.histories.files import Files
 from support.histories.schedule import Schedule
 
@@ -68,10 +68,7 @@ class Hosts:
     name = "simulated"
     #: They are this machine's own.
     endpoint_host = "endpoint"
-    binds_read_only = False
-    knows_images = True
-    gpu_remedy = ""
-    runs_scripts = False
+    capabilities = Capabilities("", runs_scripts=False)
     awaits_time = True
     #: The hosts run on this machine.
     cluster = None

@@ -13,8 +13,9 @@ from sagelet_engine.data import compilation
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.images.variants import CPU, CU12, CU13, INDUCTOR, PY39, VARIANTS, variant
 from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.runtime import Capabilities
 from sagelet_engine.model.training import Compilation
-from sagelet_engine.runtimes.process.runtime import ProcessRuntime
+from sagelet_engine.runtimes.process.runtime import GPU_REMEDY
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.store.codec import decode, encode
 from support.world import World, until
@@ -78,8 +79,8 @@ def test_a_job_for_inductor_misses_no_plugin(gpu_world: World) -> None:
 
 
 def test_the_process_runtime_names_packages_in_place_of_images() -> None:
-    assert "jax-cuda13-plugin[with-cuda]" in ProcessRuntime.gpu_remedy
-    assert "image build" not in ProcessRuntime.gpu_remedy
+    assert "jax-cuda13-plugin[with-cuda]" in GPU_REMEDY
+    assert "image build" not in GPU_REMEDY
 
 
 def test_a_native_gpu_job_has_torch_s_own_cuda_in_any_image(gpu_world: World) -> None:
@@ -132,7 +133,7 @@ def test_an_image_of_2022_that_the_runtime_refuses_is_not_there(world: World, mo
 def test_an_image_of_2022_that_only_nodes_could_have_is_not_counted_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.runtime, "knows_images", False)
+    monkeypatch.setattr(world.runtime, "capabilities", Capabilities("", knows_images=False))
     world.runtime.images.add(PY39.reference)
     world.create("a", **OF_2022)
     assert world.host("a").plan.image == CPU_IMAGE
@@ -183,7 +184,7 @@ def test_another_job_does_not_run_in_inductors_image(world: World, asked: dict[s
 def test_inductors_image_that_only_nodes_could_have_is_not_counted_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.runtime, "knows_images", False)
+    monkeypatch.setattr(world.runtime, "capabilities", Capabilities("", knows_images=False))
     world.runtime.images.add(INDUCTOR.reference)
     world.create("a", **BY_INDUCTOR)
     assert world.host("a").plan.image == CPU_IMAGE

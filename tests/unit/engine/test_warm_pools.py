@@ -228,18 +228,6 @@ def test_a_server_that_died_right_after_it_gave_a_pool_away(narrow: World, monke
     finish(narrow, "two")
 
 
-def test_a_record_from_before_there_were_pools(world: World) -> None:
-    world.create("one")
-    finish(world, "one")
-    world.engine.close()
-    store = Store(world.settings.data / "sagelet.db")
-    with store._write() as db:
-        db.execute("UPDATE jobs SET record = json_remove(record, '$.warm_pool', '$.facts.retained_seconds')")
-    store.close()
-    world.engine = world.boot()
-    assert world.job("one").warm_pool is None
-
-
 # --- races ----------------------------------------------------------------------------------------------------------
 
 

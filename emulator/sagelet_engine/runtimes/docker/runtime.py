@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import ClientFault, OutputTooLong, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.runtime import SCRATCH, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import SCRATCH, Capabilities, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.docker import podman, refusals, spec
 from sagelet_engine.runtimes.docker import stream as docker_stream
 from sagelet_engine.runtimes.docker.engine import DockerAnswer, DockerFacts, facts, probe, usage
@@ -78,10 +78,9 @@ class DockerRuntime:
     name = "docker"
     cluster = None
     #: The engine makes the mounts, and a container without capabilities cannot change them.
-    binds_read_only = True
-    knows_images = True
-    gpu_remedy = "`sagelet image build --variant cu13`, or cu12 for a driver older than 580"
-    runs_scripts = True
+    capabilities = Capabilities(
+        "`sagelet image build --variant cu13`, or cu12 for a driver older than 580", binds_read_only=True
+    )
     awaits_time = True
 
     def __init__(

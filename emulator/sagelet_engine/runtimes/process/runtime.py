@@ -25,7 +25,7 @@ from sagelet_engine.base import held_files, json_files, nofollow
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Capabilities, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.node import host_end, host_files, host_limits, host_packages, host_plan, run_dirs
 from sagelet_engine.runtimes.node.host_environment import addresses_of
@@ -78,16 +78,16 @@ def has_stand_in_for(stand_in: StandIn, image: str) -> bool:
     return True
 
 
+GPU_REMEDY = (
+    "install `jax-cuda13-plugin[with-cuda]`, or jax-cuda12-plugin for a driver older than 580, into sagelet's "
+    "environment, and start the server again"
+)
+
+
 class ProcessRuntime:
     """Runs hosts as process trees."""
 
     name = "process"
-    knows_images = True
-    gpu_remedy = (
-        "install `jax-cuda13-plugin[with-cuda]`, or jax-cuda12-plugin for a driver older than 580, into sagelet's "
-        "environment, and start the server again"
-    )
-    runs_scripts = True
     awaits_time = True
     endpoint_host = "127.0.0.1"
     cluster = None
@@ -168,9 +168,9 @@ class ProcessRuntime:
             os.kill(started["pid"], signal.SIGUSR1 if force else signal.SIGTERM)
 
     @property
-    def binds_read_only(self) -> bool:
-        """False without mount namespaces: file modes alone do not stop a determined script."""
-        return self.namespaces() != "none"
+    def capabilities(self) -> Capabilities:
+        # Without mount namespaces, file modes alone do not stop a determined script.
+        return Capabilities(GPU_REMEDY, binds_read_only=self.namespaces() != "none")
 
     def reap(self, job_id: str) -> None:
         handles = self.find(job_id)

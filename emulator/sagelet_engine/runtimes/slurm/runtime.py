@@ -17,7 +17,7 @@ from sagelet_engine.base import json_files, nofollow
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.model.cluster import AllocationRequest
-from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import Capabilities, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.node import host_end, host_files, run_dirs
 from sagelet_engine.runtimes.ports import PortLeases
@@ -47,10 +47,7 @@ class SlurmRuntime:
 
     name = "slurm"
     #: Only the node knows whether it can make private mounts.
-    binds_read_only = False
-    knows_images = False
-    gpu_remedy = "install it on the nodes"
-    runs_scripts = True
+    capabilities = Capabilities("install it on the nodes", knows_images=False)
     awaits_time = True
 
     def __init__(
