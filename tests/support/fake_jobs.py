@@ -1,5 +1,6 @@
 """A few operations in the form that the services have them, for tests of the front."""
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ class FakeJobs:
 
     def __init__(self) -> None:
         self.seen: list[tuple[Context, dict[str, Any]]] = []
+        #: Ends the stops of a job called `waits`.
+        self.leave = threading.Event()
 
     def create(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
         name = parameters["TrainingJobName"]
@@ -34,6 +37,8 @@ class FakeJobs:
 
     def stop(self, context: Context, parameters: dict[str, Any]) -> None:
         self.seen.append((context, parameters))
+        if parameters["TrainingJobName"] == "waits":
+            self.leave.wait()
 
     def list_tags(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
         return {"Tags": [{"Key": "served-by", "Value": "sagelet"}]}

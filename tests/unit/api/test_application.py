@@ -11,8 +11,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.protocol.operations import MAX_BODY
+from sagelet_engine.base import concurrency
 from support.fake_jobs import CREATED, ROLE, FakeJobs
 from support.front import Front
+from support.server import until
 
 pytestmark = pytest.mark.usefixtures("jobs")
 
@@ -194,3 +196,22 @@ def test_two_hundred_clients_at_once(server: Front, client: Any, jobs: FakeJobs)
     assert len(arns) == 200
     assert len(jobs.seen) == 200
     assert s3.list_objects_v2(Bucket="crowd")["KeyCount"] == 200
+
+
+def test_requests_that_wait_for_ever_stop_no_other_account(
+    client: Any, jobs: FakeJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever they wait for: an operation need not know of the limit."""
+    mine, others = (client("sagemaker", key=account) for account in ("111122223333", "444455556666"))
+    with ThreadPoolExecutor(concurrency.MOST_OVERDUE + 1) as pool:
+        for _ in range(concurrency.MOST_OVERDUE + 1):
+            pool.submit(mine.stop_training_job, TrainingJobName="waits")
+        try:
+            until(lambda: len(jobs.seen) == concurrency.MOST_OVERDUE)
+            assert others.describe_training_job(TrainingJobName="a-job")["TrainingJobName"] == "a-job"
+            monkeypatch.setattr(concurrency, "MOST_WAITING_SECONDS", 0.01)
+            throttled = error_of(mine.describe_training_job, TrainingJobName="a-job")
+            assert throttled == ("ThrottlingException", "Rate exceeded", 400)
+        finally:
+            jobs.leave.set()
+    assert len(jobs.seen) == concurrency.MOST_OVERDUE + 1
