@@ -232,7 +232,7 @@ def read_object(text: str, constant: Callable[[str], Any] | None = None) -> Json
     """Returns the JSON object of a definition. Raises InvalidDefinition. `constant`: reads NaN and Infinity."""
     try:
         # Python's reader lets other threads run only while it calls something.
-        given = json.loads(text, parse_constant=constant, object_pairs_hook=_object)
+        given = json.loads(text, parse_constant=constant, object_hook=_object)
     except json.JSONDecodeError as error:
         raise InvalidDefinition(f"PipelineDefinition is not JSON (line {error.lineno}, {error.msg.lower()})") from error
     except (ValueError, RecursionError) as error:
@@ -242,9 +242,9 @@ def read_object(text: str, constant: Callable[[str], Any] | None = None) -> Json
     return given
 
 
-def _object(members: list[tuple[str, Any]]) -> JsonObject:
+def _object(members: JsonObject) -> JsonObject:
     pause()
-    return dict(members)
+    return members
 
 
 def _parse(given: JsonObject) -> Definition:

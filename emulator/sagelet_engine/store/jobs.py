@@ -36,8 +36,6 @@ from sagelet_engine.store import search as sql_search
 from sagelet_engine.store.schema import SCHEMA
 
 T = TypeVar("T")
-#: Rows that one transaction deletes, at most: some milliseconds for those who wait to write.
-ROWS_AT_ONCE = 5_000
 
 
 @dataclass(frozen=True)
@@ -130,17 +128,7 @@ class Store(Database):
         return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: Job) -> None:
-        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord if it has changed.
-
-        Its lines and points go first, in parts: others wait to write meanwhile. After a crash it can be deleted again.
-        """
-        if self.get_by_id(job.id).version != job.version:
-            raise StaleRecord(job.key.name)
-        for part in _PARTS:
-            gone = 1
-            while gone:
-                with self._write(durable=False) as db:
-                    gone = db.execute(part, (job.id, ROWS_AT_ONCE)).rowcount
+        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord if it has changed."""
         with self._changing() as db:
             if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
                 raise StaleRecord(job.key.name)
@@ -396,12 +384,6 @@ def _job(_job_id: str, record: str, version: int, tags: str) -> Job:
     return codec.decode(record, version, json.loads(tags))
 
 
-#: What deletes some of a job's rows, if it may have many.
-_PARTS = (
-    "DELETE FROM log_events WHERE (stream_id, seq) IN (SELECT e.stream_id, e.seq FROM log_streams AS s"
-    " JOIN log_events AS e ON e.stream_id = s.id WHERE s.job_id = ? LIMIT ?)",
-    "DELETE FROM metric_points WHERE seq IN (SELECT seq FROM metric_points WHERE job_id = ? LIMIT ?)",
-)
 #: A job's tags as a JSON object, by their keys.
 _TAGS = "(SELECT json_group_object(key, value) FROM (SELECT key, value FROM tags WHERE job_id = jobs.id ORDER BY key))"
 _BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"

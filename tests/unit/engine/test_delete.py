@@ -2,10 +2,8 @@
 
 import errno
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,11 @@ import pytest
 from sagelet_engine.base.errors import JobNotFound, TooManyTags
 from sagelet_engine.data import removal
 from sagelet_engine.retention.gc import Keep
-from sagelet_engine.store import jobs
 from sagelet_engine.store.jobs import StaleRecord, Store
 from support.work import lines_of
-from support.world import World, key, request, until
+from support.world import World, key, until
 
 NOBODY = 65534
-WITH_METRIC = {**request("x")["AlgorithmSpecification"], "MetricDefinitions": [{"Name": "loss", "Regex": "loss=(.*)"}]}
 
 
 @pytest.fixture
@@ -110,32 +106,6 @@ def test_a_deletion_does_the_same_however_many_files_there_are(world: World) -> 
     assert lines[2] < lines[1] + 100
     # The thread that does so for all deletes the files.
     cleared(world)
-
-
-def test_lines_and_points_go_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "ROWS_AT_ONCE", 100)
-    world.create("one", AlgorithmSpecification=WITH_METRIC)
-    for number in range(1000):
-        world.host("one").say(f"loss={number}")
-    world.host("one").end(0)
-    world.ended("one")
-    until(lambda: not world.engine._supervisors)
-    store, write, sizes = world.engine._store, world.engine._store._write, list[int]()
-
-    @contextmanager
-    def counted(durable: bool = True) -> Iterator[sqlite3.Connection]:
-        with write(durable) as db:
-            before = db.total_changes
-            yield db
-            sizes.append(db.total_changes - before)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "_write", counted)
-        world.engine.jobs.delete(key("one"))
-    assert sum(sizes) > 2000
-    assert max(sizes) <= 100
-    with pytest.raises(JobNotFound):
-        world.job("one")
 
 
 def test_what_a_kill_left_of_a_deletion_is_counted_and_goes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
