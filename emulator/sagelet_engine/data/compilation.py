@@ -21,11 +21,19 @@ _TRUE = frozenset({"true", "1", "yes"})
 
 
 def asks_for_compiler(spec: TrainingSpec) -> bool:
-    """True if the job asks for the compiler, as compiler.py in images/runtime decides it. SDK v3's jobs may ask by
-    their image alone.
-    """
+    """True if the job asks for the compiler. SDK v3's jobs may ask by their image alone."""
+    return _asks(spec, sdk_v3.ENABLED)
+
+
+def asks_for_debug_mode(spec: TrainingSpec) -> bool:
+    """True if the job asks for the compiler's debug mode."""
+    return _asks(spec, sdk_v3.DEBUG)
+
+
+def _asks(spec: TrainingSpec, name: str) -> bool:
+    """Reads a flag as `parse_flag` in images/runtime does. There another value fails the job."""
     asked = sdk_v3.compiler_parameters(spec) if sdk_v3.has_driver(spec) else spec.hyperparameters
-    return str(asked.get(sdk_v3.ENABLED, "")).strip().strip("\"'").strip().lower() in _TRUE
+    return str(asked.get(name, "")).strip().strip("\"'").strip().lower() in _TRUE
 
 
 def chosen_compiler(spec: TrainingSpec) -> str:

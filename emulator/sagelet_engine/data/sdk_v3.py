@@ -15,9 +15,9 @@ from sagelet_engine.model.training import TrainingJob
 
 #: The channel that ModelTrainer puts its driver into.
 DRIVER_CHANNEL = "sm_drivers"
-ENABLED = "sagemaker_training_compiler_enabled"
+ENABLED, DEBUG = "sagemaker_training_compiler_enabled", "sagemaker_training_compiler_debug_mode"
 #: The Training Compiler of the training image reads these (images/runtime, compiler.py).
-COMPILER_KEYS = (ENABLED, "sagemaker_training_compiler_debug_mode", "sagemaker_pytorch_xla_multi_worker_enabled")
+COMPILER_KEYS = (ENABLED, DEBUG, "sagemaker_pytorch_xla_multi_worker_enabled")
 #: The variable that brings them to `sagelet_runtime.command`, as JSON.
 VARIABLE = "SAGELET_COMPILER_PARAMETERS"
 COMMAND = ("python3", "-m", "sagelet_runtime.command")

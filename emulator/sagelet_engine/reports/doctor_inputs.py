@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from sagelet_engine.base import nofollow
-from sagelet_engine.data import sdk_v3
-from sagelet_engine.data.compilation import chosen_compiler
+from sagelet_engine.data.compilation import asks_for_compiler, asks_for_debug_mode, chosen_compiler
 from sagelet_engine.data.end_notes import end_notes
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.case import Baseline, Case, Idle, Progress, Setup, Waiting
@@ -35,7 +34,6 @@ LAST_LINES = 300
 NEAR_LINES = 1_000
 #: Number of newest jobs that are searched for a native one.
 RECENT_JOBS = 100
-DEBUG = "sagemaker_training_compiler_debug_mode"
 PROGRAM = "sagemaker_program"
 #: Parts of the names of hyperparameters that may differ between a native job and its compiled one.
 _VARIED = ("batch", "learning_rate", "lr", "epoch", "steps", "n_gpus", "num_gpus", "sagemaker_", "training_script")
@@ -183,13 +181,12 @@ def _compared(setup: Setup) -> dict[str, str]:
 def setup_of(job: TrainingJob) -> Setup:
     request = job.request
     given = {name: _plain(value) for name, value in job.spec.hyperparameters.items()}
-    compiler = sdk_v3.compiler_parameters(job.spec) if sdk_v3.is_driven(job) else given
     profiler = request.get("ProfilerConfig") or {}
     return Setup(
         instances=tuple((group.instance_type, len(group.hosts)) for group in job.spec.instance_groups),
         hyperparameters=given,
-        compiled=_true(compiler.get(sdk_v3.ENABLED)),
-        debug=_true(compiler.get(DEBUG)),
+        compiled=asks_for_compiler(job.spec),
+        debug=asks_for_debug_mode(job.spec),
         compiler=chosen_compiler(job.spec),
         debugger=bool(request.get("DebugHookConfig")),
         profiler=bool(profiler) and not profiler.get("DisableProfiler"),
@@ -206,10 +203,6 @@ def _plain(value: str) -> str:
     except ValueError:
         return value
     return decoded if isinstance(decoded, str) else value
-
-
-def _true(value: str | None) -> bool:
-    return _plain(value or "").strip().lower() in ("true", "1", "yes")
 
 
 def _last_sign(report: CompilerReport, last_ms: int) -> int:

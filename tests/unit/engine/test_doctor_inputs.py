@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.model import training
 from sagelet_engine.model.job import SecondaryStatus, Verdict
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.sinks import MetricPoint
@@ -18,6 +20,7 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports.doctor_inputs import DoctorInputs, End, setup_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
+from sagelet_runtime.base.compiler import CompilerConfig, CompilerConfigurationError, config_from_parameters
 from support.doctor_cases import native_worker, read, worker
 from support.world import World, key, request, until
 
@@ -476,3 +479,34 @@ def test_a_loss_that_is_no_number_needs_no_metric_definition(world: World) -> No
     world.host("one").say("{'loss': 2.9, 'epoch': 3.0}", "after it")
     taken_in(world, "after it")
     assert "not-finite-metric" not in consult(world, job)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "true",
+        '"true"',
+        "'true'",
+        " TRUE ",
+        '" true "',
+        "1",
+        "yes",
+        "false",
+        '"False"',
+        "0",
+        "none",
+        "",
+        "on-ish",
+        "[true]",
+    ],
+)
+def test_server_doctor_and_container_agree_on_who_asks_for_the_compiler(value: str) -> None:
+    """Any other value asks for nothing, and fails the job in its container."""
+    parameters = {"sagemaker_training_compiler_enabled": value, "sagemaker_training_compiler_debug_mode": value}
+    job = training.create(key("one"), "id", request("one", HyperParameters=parameters), {}, 0)
+    try:
+        config = config_from_parameters(parameters)
+    except CompilerConfigurationError:
+        config = CompilerConfig()
+    assert asks_for_compiler(job.spec) is config.enabled
+    assert (setup_of(job).compiled, setup_of(job).debug) == (config.enabled, config.debug)
