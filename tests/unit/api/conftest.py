@@ -23,10 +23,10 @@ def bridge() -> MotoBridge:
     return MotoBridge()
 
 
-@pytest.fixture
-def whole(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
-    """The world of `server`."""
-    with ApiWorld(tmp_path, bridge) as running:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    """The world of `server`. The tests of a file share it."""
+    with ApiWorld(tmp_path_factory.mktemp("whole"), bridge) as running:
         yield running
 
 

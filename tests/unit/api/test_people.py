@@ -143,6 +143,7 @@ def test_a_bucket_that_is_called_like_a_version_keeps_s3s_error(server: Front, s
     assert ask(server.port, "/2015-03-31/functions", {})[1] == "application/x-amz-json-1.1"
     s3c.create_bucket(Bucket="2015-03-31")
     assert ask(server.port, "/2015-03-31/functions", {})[1] == "application/xml"
+    s3c.delete_bucket(Bucket="2015-03-31")
 
 
 def test_a_signed_curl_gets_s3s_answers(server: Front) -> None:
