@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.machine.runtimes import NEEDED_MODULES, missing_modules
-from support import forked_python, front
+from support import forked_python, front, in_memory
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
 from support.layers import Choice
@@ -60,11 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # The workers of pytest-xdist have the directory, and so the templates, of the process that deals them tests.
     if not hasattr(config, "workerinput"):
         forked_python.prepare()
+        in_memory.choose(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         forked_python.remove()
+        in_memory.remove(config)
 
 
 watch_subprocesses()

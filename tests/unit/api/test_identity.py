@@ -165,7 +165,10 @@ def test_the_login_to_ecr(world: ApiWorld) -> None:
     assert login["authorizationToken"]
 
 
-def test_sagemaker_may_assume_the_execution_role_of_an_account_that_nobody_has_called(bridge: MotoBridge) -> None:
+def test_sagemaker_may_assume_the_execution_role_of_an_account_that_nobody_has_called(
+    world: ApiWorld, bridge: MotoBridge
+) -> None:
+    """The records are those of `world`: the bridge serves all tests, one after another."""
     account = "444444444444"
     assert bridge.iam.may_assume(account, f"arn:aws:iam::{account}:role/service-role/{execution_role.NAME}")
     assert not bridge.iam.may_assume(account, f"arn:aws:iam::{account}:role/{execution_role.NAME}")

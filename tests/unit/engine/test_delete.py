@@ -73,7 +73,7 @@ def test_a_tree_that_the_script_locked_goes(own_directory: Path) -> None:
 def test_a_tree_deeper_than_any_path_or_stack_can_be_deleted(tmp_path: Path) -> None:
     root = tmp_path / "job"
     (root / "removed-0").mkdir(parents=True)
-    (root / "removed-0" / "file").touch()
+    (root / "removed-0" / "file").write_bytes(b"1")
     here = os.open(root, os.O_RDONLY)
     for number in range(3000):
         name = f"d{number % 7}"
