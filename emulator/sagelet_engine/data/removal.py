@@ -1,6 +1,5 @@
 """Removes a job's directory, whatever its script left in it."""
 
-import errno
 import os
 import stat
 import threading
@@ -47,19 +46,26 @@ class Leftovers:
         self.clearing = threading.RLock()
         #: Bytes of entries where they are known.
         self._sizes: dict[str, int] = {}
+        #: Bytes of what was deleted without being here.
+        self._at_once: list[int] = []
         #: Set when something was moved here.
         self.came = threading.Event()
 
     def take(self, paths: Iterable[Path], size: int | None = None) -> None:
-        """Moves what is at these paths here, as one entry. `size`: its bytes, if known. Raises DirectoryStays."""
-        entry = self._root / uuid.uuid4().hex
+        """Moves what is at these paths here. `size`: the bytes of all, if known. Raises DirectoryStays.
+
+        What cannot be moved is deleted at once: the disk is full, or it is another one.
+        """
         with self._guard:
             for path in paths:
-                if os.path.lexists(path):
-                    entry.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    _move(path, entry / path.name)
-                    if size is not None:
-                        self._sizes[entry.name] = size
+                if not os.path.lexists(path):
+                    continue
+                name = _moved(path, self._root)
+                if size is not None and name:
+                    self._sizes[name] = size
+                elif size:
+                    self._at_once.append(size)
+                size = None if size is None else 0
         self.came.set()
 
     def sizes(self) -> dict[Path, int]:
@@ -76,8 +82,10 @@ class Leftovers:
 
     def clear(self, *, measured: bool = True) -> Cleared:
         """Deletes what is here. Counts nothing unless `measured`: that walks all files once more."""
-        directories, size, stays = 0, 0, list[str]()
+        stays: list[str] = []
         with self.clearing:
+            at_once, self._at_once = self._at_once, []
+            directories, size = len(at_once), sum(at_once)
             for path, here in (self.sizes() if measured else dict.fromkeys(self._entries(), 0)).items():
                 if self._closing():
                     break
@@ -92,17 +100,18 @@ class Leftovers:
         return Cleared(directories, size, tuple(stays))
 
 
-def _move(path: Path, to: Path) -> None:
+def _moved(path: Path, root: Path) -> str:
+    """Moves a file or a directory. Returns its new name, or nothing if it was deleted. Raises DirectoryStays."""
+    name = uuid.uuid4().hex
     try:
+        root.mkdir(mode=0o700, exist_ok=True)
         # A directory that moves needs the right to write to itself.
         _unlock(str(path), None)
-        path.rename(to)
-    except OSError as error:
-        if error.errno == errno.EXDEV:
-            # It is on another disk, by a link.
-            remove(path)
-            return
-        raise DirectoryStays(f"{path} cannot be moved ({error.strerror}); delete it as its owner") from error
+        path.rename(root / name)
+    except OSError:
+        remove(path)
+        return ""
+    return name
 
 
 def remove(path: Path) -> None:

@@ -1,5 +1,7 @@
 """What ended jobs leave behind: how long it stays, what goes first, what never goes."""
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,23 +158,36 @@ def test_what_a_crash_cut_short_goes_with_the_next_look(world: World, monkeypatc
     (directory(world, "one") / "algo-2").mkdir()
     # Some file systems need no block for a directory.
     (directory(world, "one") / "algo-2" / "file").write_bytes(b"1")
-    move, count = removal._move, 0
+    move, count = removal._moved, 0
 
-    def crash(path: Path, to: Path) -> None:
+    def crash(path: Path, root: Path) -> str:
         nonlocal count
         count += 1
         if count == 2:
             raise KeyboardInterrupt
-        move(path, to)
+        return move(path, root)
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "_move", crash)
+        patch.setattr(removal, "_moved", crash)
         with pytest.raises(KeyboardInterrupt):
             world.engine.collect(EVERYTHING_GOES)
     world.restart()
     world.engine.collect(EVERYTHING_GOES)
     assert {path.name for path in directory(world, "one").iterdir()} == {"report"}
     until(lambda: not any((world.settings.data / removal.REMOVED).iterdir()))
+
+
+def test_what_is_deleted_on_a_full_disk_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish(world, "one")
+    (directory(world, "one") / "algo-2").mkdir()
+    said = world.engine.collect(EVERYTHING_GOES, dry_run=True)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert world.engine.collect(EVERYTHING_GOES) == said
+    assert not (directory(world, "one") / "algo-1").exists()
 
 
 def test_a_server_tidies_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,30 +124,24 @@ def test_what_a_kill_left_of_a_deletion_is_counted_and_goes(world: World, monkey
     assert not left.exists()
 
 
-def test_what_cannot_be_moved_keeps_the_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSPC, errno.EPERM])
+def test_what_cannot_be_moved_is_deleted_at_once(world: World, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """To make space on a full disk, too."""
     finish(world, "one")
     where = directory(world, "one")
 
     def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
+        raise OSError(code, os.strerror(code))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", refuse)
-        with pytest.raises(removal.DirectoryStays, match=f"{where} cannot be moved .* delete it as its owner"):
-            world.engine.jobs.delete(key("one"))
-    assert world.job("one").terminal
-    world.engine.jobs.delete(key("one"))
-    assert not where.exists()
-
-
-def test_what_is_on_another_disk_is_deleted_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish(world, "one")
-    where = directory(world, "one")
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
+    def refuse_file(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted", str(where / "file"))
 
     monkeypatch.setattr(Path, "rename", refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, "_empty", refuse_file)
+        with pytest.raises(removal.DirectoryStays, match=f"file cannot be deleted .* delete {where} as its owner"):
+            world.engine.jobs.delete(key("one"))
+    assert world.job("one").terminal
     world.engine.jobs.delete(key("one"))
     assert not where.exists()
 

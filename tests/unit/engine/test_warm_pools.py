@@ -141,7 +141,7 @@ def test_a_directory_that_cannot_be_removed_goes_at_the_next_start(
         raise removal.DirectoryStays("busy")
 
     with monkeypatch.context() as broken:
-        broken.setattr(removal, "_move", stays)
+        broken.setattr(removal, "_moved", stays)
         left_pool(world, "one")
         world.clock.turn(600)
         until(lambda: "busy" in caplog.text)
