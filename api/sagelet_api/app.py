@@ -296,4 +296,13 @@ def _context(call: Call) -> Context:
     key = call.credential.access_key if call.credential else ""
     role = call.job.request["RoleArn"] if call.job else ""
     operation = f"{call.service} {call.operation}"
-    return Context(call.caller, call.region, call.request_id, key, role, call.job_token, call.session, operation)
+    return Context(
+        principal=call.caller,
+        region=call.region,
+        request_id=call.request_id,
+        access_key=key,
+        role=role,
+        job_token=call.job_token,
+        session=call.session,
+        operation=operation,
+    )

@@ -79,7 +79,16 @@ def read_claim(call: Call) -> Claim:
             call, "X-Amz-Date must be YYYYMMDDTHHMMSSZ, of the date in the Credential.", presigned=presigned
         )
     names = tuple(fields["SignedHeaders"].lower().split(";"))
-    return Claim(scope[0], scope[1], scope[2], scope[3], names, fields["Signature"], timestamp, expires)
+    return Claim(
+        access_key=scope[0],
+        date=scope[1],
+        region=scope[2],
+        service=scope[3],
+        signed_headers=names,
+        signature=fields["Signature"],
+        timestamp=timestamp,
+        expires=expires,
+    )
 
 
 def check_time(call: Call, claim: Claim, now: datetime) -> None:

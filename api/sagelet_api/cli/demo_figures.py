@@ -140,7 +140,14 @@ def _speed(steps: Sequence[Sequence[float]]) -> Speed:
     middle = statistics.fmean(native) - (first + second) / 2
     low, high = math.exp(middle - error), math.exp(middle + error)
     step = math.exp(statistics.fmean(native))
-    return Speed(math.exp(middle), low, high, _verdict(low, high), step, step / math.exp(middle))
+    return Speed(
+        ratio=math.exp(middle),
+        low=low,
+        high=high,
+        verdict=_verdict(low, high),
+        native_step=step,
+        compiled_step=step / math.exp(middle),
+    )
 
 
 def _verdict(low: float, high: float) -> str:

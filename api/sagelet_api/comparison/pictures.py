@@ -46,7 +46,9 @@ def _bars(
         Bar(job.label, _value(row, index), _text(row, index), above=_known(more, index))
         for index, job in enumerate(comparison.jobs)
     ]
-    return bar_picture(Frame(name, title, subtitle, unit, "", _described(bars)), bars)
+    return bar_picture(
+        Frame(name=name, title=title, subtitle=subtitle, unit=unit, note="", description=_described(bars)), bars
+    )
 
 
 def _time(comparison: Comparison) -> Picture:
@@ -56,7 +58,14 @@ def _time(comparison: Comparison) -> Picture:
         for index, job in enumerate(comparison.jobs)
     ]
     subtitle = "Lower is better" + ("; the light part is compiling" if any(bar.part for bar in bars) else "")
-    frame = Frame("time", "Training Time", subtitle, "Seconds (train_runtime)", "", _described(bars))
+    frame = Frame(
+        name="time",
+        title="Training Time",
+        subtitle=subtitle,
+        unit="Seconds (train_runtime)",
+        note="",
+        description=_described(bars),
+    )
     return bar_picture(frame, bars)
 
 
@@ -77,7 +86,9 @@ def _loss(comparison: Comparison) -> Picture:
         if curve.points
     ]
     title = "Plot of Training Loss"
-    frame = Frame("loss", title, "", "Training Loss", "", "; ".join(told) or NO_LOSS)
+    frame = Frame(
+        name="loss", title=title, subtitle="", unit="Training Loss", note="", description="; ".join(told) or NO_LOSS
+    )
     return line_picture(frame, "Epoch" if by_epoch else "Entry of the log", curves, NO_LOSS)
 
 

@@ -122,7 +122,17 @@ class Hub:
         body = read_body(environ, _MAX_BODY) if call.method == "POST" else None
         query = str(environ.get("QUERY_STRING", ""))
         try:
-            answer = self._upstream.ask(Question(call.method, f"/{path}", query, call.headers, body, base, who.client))
+            answer = self._upstream.ask(
+                Question(
+                    method=call.method,
+                    path=f"/{path}",
+                    query=query,
+                    headers=call.headers,
+                    body=body,
+                    base=base,
+                    client=who.client,
+                )
+            )
         except Unreachable as error:
             raise HubError(miss.status, miss.code, f"{miss.message}. {error}") from error
         except NoAnswer as error:

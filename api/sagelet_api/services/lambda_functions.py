@@ -54,11 +54,11 @@ class LambdaFunctions:
         """
         role_name = role.rpartition("/")[2]
         session = StsSession(
-            account,
-            f"arn:aws:sts::{account}:assumed-role/{role_name}/{name}",
-            f"AROASAGELET:{name}",
-            role,
-            int((time.time() + seconds) * 1000),
+            account=account,
+            principal=f"arn:aws:sts::{account}:assumed-role/{role_name}/{name}",
+            user_id=f"AROASAGELET:{name}",
+            role=role,
+            expires_ms=int((time.time() + seconds) * 1000),
             limited=True,
             ends_with=tuple(jobs),
         )

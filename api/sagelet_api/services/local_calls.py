@@ -58,7 +58,12 @@ class LocalCalls:
             self._authorize(principal, action, resource)
         account = principal.account
         context = Context(
-            principal, region, str(uuid.uuid4()), account, principal.role, operation=f"{service} {operation}"
+            principal=principal,
+            region=region,
+            request_id=str(uuid.uuid4()),
+            access_key=account,
+            role=principal.role,
+            operation=f"{service} {operation}",
         )
         if isinstance(found, SharedOperation):
             found = found.handler if found.is_ours(context, fitted) else None

@@ -96,7 +96,15 @@ def _curve(
 ) -> Curve:
     start = job.training_start_ms or job.created_ms
     xs = tuple((time_ms - start) / 1000 for time_ms, _ in samples)
-    return Curve(section, name, figure.title, figure.unit, xs, tuple(value for _, value in samples), host)
+    return Curve(
+        section=section,
+        name=name,
+        title=figure.title,
+        unit=figure.unit,
+        xs=xs,
+        ys=tuple(value for _, value in samples),
+        host=host,
+    )
 
 
 # --- what the charts are drawn over -----------------------------------------------------------------------------------

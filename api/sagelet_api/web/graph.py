@@ -144,13 +144,15 @@ def _pull(definition: Definition, place: _Place, middles: Mapping[str, float]) -
 def _node(step: Step, run: StepRun | None, x: int, y: int, *, ended: bool) -> Node:
     short = step.name if len(step.name) <= ROOM else f"{step.name[: ROOM - 1]}…"
     if run is None:
-        return Node(step.name, short, step.type, "idle", "not run" if ended else "waits", x, y)
+        return Node(
+            name=step.name, short=short, type=step.type, state="idle", words="not run" if ended else "waits", x=x, y=y
+        )
     words = run.status.value
     if run.cached_from or run.selected_from:
         words = "Reused"
     elif step.type == "Condition" and run.succeeded:
         words = str(run.properties["Outcome"])
-    return Node(step.name, short, step.type, run.status.value.lower(), words, x, y)
+    return Node(name=step.name, short=short, type=step.type, state=run.status.value.lower(), words=words, x=x, y=y)
 
 
 def _line(

@@ -123,17 +123,17 @@ def _names(jobs: Sequence[JobFacts]) -> list[str]:
 def _job(side: Side) -> Job:
     facts = side.facts
     return Job(
-        facts.name,
-        side.label,
-        facts.account,
-        facts.region,
-        facts.status,
-        facts.compiled,
-        instances_text(facts),
-        dict(facts.log.summary),
-        side.measured.losses,
-        facts.bill.as_of.isoformat(),
-        facts.compiler,
+        name=facts.name,
+        label=side.label,
+        account=facts.account,
+        region=facts.region,
+        status=facts.status,
+        compiled=facts.compiled,
+        instances=instances_text(facts),
+        summary=dict(facts.log.summary),
+        losses=side.measured.losses,
+        priced_on=facts.bill.as_of.isoformat(),
+        compiler=facts.compiler,
     )
 
 

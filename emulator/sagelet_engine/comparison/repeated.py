@@ -135,7 +135,17 @@ def _figure(row: Row, values: Sequence[tuple[float, float]], unknown: float) -> 
     ratio = math.exp(statistics.median(logarithms))
     low, high = math.exp(mean - error), math.exp(mean + error)
     verdict = _verdict(low, high, higher_is_better=row.better == "higher")
-    return Figure(row.key, row.title, row.unit, first, second, ratio, low, high, verdict)
+    return Figure(
+        key=row.key,
+        title=row.title,
+        unit=row.unit,
+        first=first,
+        second=second,
+        ratio=ratio,
+        low=low,
+        high=high,
+        verdict=verdict,
+    )
 
 
 def _verdict(low: float, high: float, *, higher_is_better: bool) -> str:

@@ -161,7 +161,7 @@ class BuildOutput:
 
     def _event(self, kind: EventKind, text: str, done: int | None = None, total: int | None = None) -> BuildEvent:
         step, steps = self._step or (None, None)
-        return BuildEvent(kind, text, step, steps, done, total)
+        return BuildEvent(kind=kind, text=text, step=step, steps=steps, done=done, total=total)
 
     def _failure(self, error: str, pending: str) -> ImageBuildFailed:
         rest = _COLOUR.sub("", pending).strip()

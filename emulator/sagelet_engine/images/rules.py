@@ -92,14 +92,14 @@ def _rule(path: Path, number: int, entry: Any) -> Rule:
         _check_image(where, key, entry[key], pattern)
     dated = _pattern(where, "dated", entry["dated"]) if "dated" in entry else None
     return Rule(
-        name,
-        pattern,
-        entry.get("image"),
-        entry.get("refuse"),
-        entry.get("gpu_image"),
-        entry.get("dated_image"),
-        dated,
-        entry.get("inductor_image"),
+        name=name,
+        pattern=pattern,
+        image=entry.get("image"),
+        refusal=entry.get("refuse"),
+        gpu_image=entry.get("gpu_image"),
+        dated_image=entry.get("dated_image"),
+        dated=dated,
+        inductor_image=entry.get("inductor_image"),
     )
 
 

@@ -145,15 +145,19 @@ class _State:
         if step.branch is None:
             return True
         name, outcome = step.branch
-        # An execution that began before 2026-11-29 has it in capitals.
-        return str(self.runs[name].properties["Outcome"]).lower() == _outcome(outcome)
+        return bool(self.runs[name].properties["Outcome"] == _outcome(outcome))
 
     def _is_chosen(self, name: str) -> bool:
         return self._selected is None or name in self._selected or name in self._reused
 
     def _begun(self, step: Step) -> StepRun:
         run = StepRun(
-            step.ordinal, step.name, self._last_begun + 1, StepState.PLANNED, StepStatus.STARTING, self.now_ms
+            ordinal=step.ordinal,
+            name=step.name,
+            begun=self._last_begun + 1,
+            state=StepState.PLANNED,
+            status=StepStatus.STARTING,
+            start_ms=self.now_ms,
         )
         try:
             return self._from_source(run) if step.name in self._reused else self._evaluated(step, run)

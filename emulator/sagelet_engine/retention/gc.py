@@ -118,14 +118,14 @@ class Collector:
         environments = self._environments_gone(keep, stays, dry_run=dry_run)
         taken = sum(one.bytes for one in environments)
         return Collected(
-            jobs,
-            cleared.directories,
-            cleared.bytes,
-            len(environments),
-            taken,
-            (*stays, *cleared.stays),
-            made[OrchestrationKind.TUNING],
-            made[OrchestrationKind.PIPELINE_EXECUTION],
+            jobs=jobs,
+            directories=cleared.directories,
+            bytes=cleared.bytes,
+            environments=len(environments),
+            environment_bytes=taken,
+            stays=(*stays, *cleared.stays),
+            tuning_jobs=made[OrchestrationKind.TUNING],
+            executions=made[OrchestrationKind.PIPELINE_EXECUTION],
         )
 
     def _withdraw(self, wanted: Sequence[EndedJob], gone: Collection[str], stays: list[str]) -> int:

@@ -379,7 +379,15 @@ def _object(row: Sequence[Any]) -> StoredObject:
     members: Mapping[str, Any] = json.loads(record)
     parts = tuple(ObjectPart(**part) for part in members["parts"])
     return StoredObject(
-        bucket, key.decode(), file_id, path, size, etag, modified_ms, linked_ns=linked_ns, **{**members, "parts": parts}
+        bucket=bucket,
+        key=key.decode(),
+        file_id=file_id,
+        path=path,
+        size=size,
+        etag=etag,
+        modified_ms=modified_ms,
+        linked_ns=linked_ns,
+        **{**members, "parts": parts},
     )
 
 

@@ -277,8 +277,8 @@ class S3Store:
         commit.check(current)
         path = current.path if current else self.files.choose_path(commit.bucket, commit.key, taken)
         stored = StoredObject(
-            commit.bucket, commit.key, commit.file_id, path, commit.size, modified_ms=self.clock.now_ms(),
-            **commit.members,
+            bucket=commit.bucket, key=commit.key, file_id=commit.file_id, path=path,
+            size=commit.size, modified_ms=self.clock.now_ms(), **commit.members,
         )  # fmt: skip
         if commit.upload_id is None:
             self.catalog.put(stored, durable=False)
@@ -306,8 +306,8 @@ class S3Store:
                 taken.add(path)
                 digests = one.digests
                 made = StoredObject(
-                    bucket, key, one.file_id, path, one.size, digests.md5.hex(), now, checksums=digests.values(),
-                    **members,
+                    bucket=bucket, key=key, file_id=one.file_id, path=path, size=one.size,
+                    etag=digests.md5.hex(), modified_ms=now, checksums=digests.values(), **members,
                 )  # fmt: skip
                 stored.append(made)
             try:

@@ -141,7 +141,9 @@ class _Snapshot:
             # What a running job writes there is not a state that a job could go on from.
             trees = [*ended, Path("warm-pools")] if job_files else []
             left_out = sum(writer.tree(path.as_posix(), self._data / path) for path in trees)
-        return Exported(jobs, len(sizes), sum(sizes), left_out, len(self._repositories))
+        return Exported(
+            jobs=jobs, objects=len(sizes), bytes=sum(sizes), left_out=left_out, repositories=len(self._repositories)
+        )
 
     def _write_hub(self, writer: archive.Writer) -> None:
         """Writes the hub's records and files. Raises DamagedRepository."""

@@ -76,20 +76,20 @@ def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *
     dropped = hub.collect(dry_run=dry_run)
     database_bytes = 0 if dry_run else jobs.compact() + objects.catalog.compact()
     return Garbage(
-        done.jobs,
-        done.directories,
-        done.bytes,
-        done.environments,
-        done.environment_bytes,
-        uploads,
-        upload_bytes,
-        database_bytes,
-        done.stays,
-        hosts,
-        dropped.files,
-        dropped.bytes,
-        done.tuning_jobs,
-        done.executions,
+        jobs=done.jobs,
+        directories=done.directories,
+        directory_bytes=done.bytes,
+        environments=done.environments,
+        environment_bytes=done.environment_bytes,
+        uploads=uploads,
+        upload_bytes=upload_bytes,
+        database_bytes=database_bytes,
+        stays=done.stays,
+        hosts=hosts,
+        hub_files=dropped.files,
+        hub_bytes=dropped.bytes,
+        tuning_jobs=done.tuning_jobs,
+        executions=done.executions,
     )
 
 

@@ -152,13 +152,19 @@ class Identity:
         principal = f"arn:{partition}:sts::{account}:assumed-role/{role.name}/{name}"
         user_id = f"{role.id}:{name}"
         policies = self._session_policies(context, parameters)
-        given = self._give_out(context, StsSession(account, principal, user_id, arn, 0, policies), seconds)
+        given = self._give_out(
+            context,
+            StsSession(
+                account=account, principal=principal, user_id=user_id, role=arn, expires_ms=0, policies=policies
+            ),
+            seconds,
+        )
         return {"Credentials": given, "AssumedRoleUser": {"AssumedRoleId": user_id, "Arn": principal}}
 
     def get_session_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
         """Gives out a session of the caller that ends."""
         who, user_id = self._for_itself(context, "GetSessionToken")
-        session = StsSession(context.account, who, user_id, "", 0)
+        session = StsSession(account=context.account, principal=who, user_id=user_id, role="", expires_ms=0)
         return {"Credentials": self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))}
 
     def get_federation_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
@@ -167,7 +173,9 @@ class Identity:
         name, partition = parameters["Name"], self._principals.partition(context.region)
         arn, user_id = f"arn:{partition}:sts::{context.account}:federated-user/{name}", f"{context.account}:{name}"
         policies = self._session_policies(context, parameters) or ()
-        session = StsSession(context.account, arn, user_id, "", 0, policies)
+        session = StsSession(
+            account=context.account, principal=arn, user_id=user_id, role="", expires_ms=0, policies=policies
+        )
         given = self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))
         return {"Credentials": given, "FederatedUser": {"FederatedUserId": user_id, "Arn": arn}}
 

@@ -38,17 +38,17 @@ class MotoFunctions:
             raise FunctionRefused(f"{found.function_name} has no code here")
         version = str(found.version)
         return Function(
-            str(found.function_arn),
-            str(found.function_name),
-            version if ":" in str(found.function_arn).partition(":function:")[2] else "$LATEST",
-            runtime,
-            str(found.handler or ""),
-            int(found.timeout),
-            int(found.memory_size),
-            str(found.role),
-            {str(name): str(value) for name, value in (found.environment_vars or {}).items()},
-            bytes(found.code_bytes),
-            tuple(getattr(found, _JOBS, ())),
+            arn=str(found.function_arn),
+            name=str(found.function_name),
+            version=version if ":" in str(found.function_arn).partition(":function:")[2] else "$LATEST",
+            runtime=runtime,
+            handler=str(found.handler or ""),
+            timeout_seconds=int(found.timeout),
+            memory_mib=int(found.memory_size),
+            role=str(found.role),
+            environment={str(name): str(value) for name, value in (found.environment_vars or {}).items()},
+            code=bytes(found.code_bytes),
+            jobs=tuple(getattr(found, _JOBS, ())),
         )
 
     def note_jobs(self, account: str, region: str, arn: str, jobs: Sequence[str]) -> None:

@@ -60,8 +60,22 @@ class SageMakerMetrics:
         """Returns the operations for the application."""
         model = "sagemaker-metrics"
         return [
-            RestOperation("sagemaker", "PUT", "/BatchPutMetrics", model, "BatchPutMetrics", self.batch_put_metrics),
-            RestOperation("sagemaker", "POST", "/BatchGetMetrics", model, "BatchGetMetrics", self.batch_get_metrics),
+            RestOperation(
+                signing_name="sagemaker",
+                method="PUT",
+                path="/BatchPutMetrics",
+                model=model,
+                operation="BatchPutMetrics",
+                handler=self.batch_put_metrics,
+            ),
+            RestOperation(
+                signing_name="sagemaker",
+                method="POST",
+                path="/BatchGetMetrics",
+                model=model,
+                operation="BatchGetMetrics",
+                handler=self.batch_get_metrics,
+            ),
         ]
 
     def _answer(self, context: Context, query: Request) -> Output:

@@ -447,7 +447,13 @@ def observation(state: DockerAnswer) -> Observation:
     error = state.get("Error") or None
     if state["Status"] == "created" and error is None:
         return Observation(running=False, error="the container was created, but never started")
-    return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error, _finished_ms(state))
+    return Observation(
+        running=False,
+        exit_code=int(state["ExitCode"]),
+        out_of_memory=bool(state.get("OOMKilled")),
+        error=error,
+        finished_ms=_finished_ms(state),
+    )
 
 
 def _finished_ms(state: DockerAnswer) -> int | None:

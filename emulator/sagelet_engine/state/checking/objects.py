@@ -151,7 +151,8 @@ class Objects:
             status = os.fstat(data.fileno())
         self._catalog.put(
             StoredObject(
-                bucket, key, uuid.uuid4().hex, path, status.st_size, digests.md5.hex(), status.st_mtime_ns // 10**6,
+                bucket=bucket, key=key, file_id=uuid.uuid4().hex, path=path, size=status.st_size,
+                etag=digests.md5.hex(), modified_ms=status.st_mtime_ns // 10**6,
                 attributes={"ContentType": "binary/octet-stream"}, checksums=digests.values(),
                 linked_ns=status.st_mtime_ns if status.st_nlink > 1 else None,
             )

@@ -63,14 +63,14 @@ class Route:
             return replace(allocation_manifest(self.base), output=self.output)
         run = self.end.rpartition("/")[0]
         return Manifest(
-            self.base,
-            (self.opt_ml,),
-            (f"{self.opt_ml}/input", f"{self.opt_ml}/code"),
-            (f"{run}/{host_files.STARTED}", self.end, f"{run}/{left_on_node.NAME}"),
-            self.output,
-            self.end,
-            self.opt_ml,
-            f"{run}/{left_on_node.NAME}",
+            base=self.base,
+            parts=(self.opt_ml,),
+            kept=(f"{self.opt_ml}/input", f"{self.opt_ml}/code"),
+            words=(f"{run}/{host_files.STARTED}", self.end, f"{run}/{left_on_node.NAME}"),
+            output=self.output,
+            end=self.end,
+            links=self.opt_ml,
+            left_out=f"{run}/{left_on_node.NAME}",
         )
 
     @property
@@ -108,7 +108,14 @@ class FileSyncServer:
         """Returns the variable for all agents of a launch. `allocation`: the directory in which its script works."""
         route = self.route(launch_id, ALLOCATION)
         ticket = Ticket(
-            endpoint, route.region, route.bucket, f"{launch_id}/", key.access_key, key.secret, key.token, authority
+            endpoint=endpoint,
+            region=route.region,
+            bucket=route.bucket,
+            prefix=f"{launch_id}/",
+            access_key=key.access_key,
+            secret=key.secret,
+            token=key.token,
+            authority=authority,
         )
         content = {**asdict(ticket), "root": str(self._data.absolute()), "allocation": allocation}
         return base64.b64encode(json.dumps(content).encode()).decode()

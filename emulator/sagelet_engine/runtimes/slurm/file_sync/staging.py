@@ -46,7 +46,16 @@ class Staging:
     def prologue(self, order: AllocationRequest, directory: Path) -> str:
         """Returns the lines of the allocation's script that make its directory and mirror it while the script runs."""
         base = self._name(directory)
-        self._file_sync.open(Route(order.account, order.region, order.job_id, ALLOCATION, base, files.LOG))
+        self._file_sync.open(
+            Route(
+                account=order.account,
+                region=order.region,
+                launch_id=order.job_id,
+                host=ALLOCATION,
+                base=base,
+                output=files.LOG,
+            )
+        )
         context = self._context
         # Credentials belong to the job, so the attempt's number is removed.
         key = session_key(context.keys, re.sub(r"-\d+$", "", order.job_id))
@@ -103,7 +112,16 @@ class Staging:
             end = f"{host.run_dir.name}/{host_files.EXIT}"
             output = f"{host.run_dir.name}/{host_files.OUTPUT}"
             self._file_sync.open(
-                Route(route.account, route.region, plan.job_id, host.name, base, output, end, host.opt_ml.name)
+                Route(
+                    account=route.account,
+                    region=route.region,
+                    launch_id=plan.job_id,
+                    host=host.name,
+                    base=base,
+                    output=output,
+                    end=end,
+                    opt_ml=host.opt_ml.name,
+                )
             )
             if self._file_sync.route(plan.job_id, host.name).sent == 0:
                 names = [self._name(host.opt_ml), self._name(host.run_dir), *common]
