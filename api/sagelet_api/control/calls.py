@@ -11,11 +11,8 @@ from sagelet_engine.model.job import JobKey, JobKind
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
 
-#: How people name jobs of a kind, and what lists them.
-_LISTED = {
-    JobKind.TRAINING: ("training", "sagelet jobs"),
-    JobKind.PROCESSING: ("processing", "sagelet processing list"),
-}
+#: What lists the jobs of a kind.
+_LISTS = {JobKind.TRAINING: "sagelet jobs", JobKind.PROCESSING: "sagelet processing list"}
 
 
 def place_asked_for() -> tuple[str, str]:
@@ -39,8 +36,7 @@ def known_job(name: str, kind: JobKind = JobKind.TRAINING) -> Iterator[JobKey]:
 def no_such_job(key: JobKey) -> "NotFound":
     from werkzeug.exceptions import NotFound
 
-    what, lists = _LISTED[key.kind]
     return NotFound(
-        f"Account {key.account} has no {what} job {key.name} in {key.region}: `{lists}` lists them; --account and "
-        "--region name others"
+        f"Account {key.account} has no {key.kind.noun} {key.name} in {key.region}: `{_LISTS[key.kind]}` lists them; "
+        "--account and --region name others"
     )

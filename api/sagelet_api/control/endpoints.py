@@ -42,12 +42,12 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     from flask import Flask, Response, request
     from werkzeug.exceptions import HTTPException, NotFound
 
-    from sagelet_api.control import compare, faults, jobs, places, processing, tuning
+    from sagelet_api.control import compare, faults, jobs, places, tuning
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    kinds = (compare, jobs, places, processing, tuning)
-    own = (faults.blueprint(engine, throttling), *(one.blueprint(engine) for one in kinds))
+    parts_of_engine = (compare.blueprint, jobs.blueprint, jobs.of_processing, places.blueprint, tuning.blueprint)
+    own = (faults.blueprint(engine, throttling), *(make(engine) for make in parts_of_engine))
     for part in (*own, *parts):
         app.register_blueprint(part)
 

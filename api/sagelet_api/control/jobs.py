@@ -1,4 +1,5 @@
-"""The control endpoints of one job: its progress, its compilations, the doctor's findings, and a spot interruption.
+"""The control endpoints of one job: the doctor's findings of any job; of a training job its progress, its compilations,
+and a spot interruption.
 
 `?account=&region=` say whose job it is.
 """
@@ -10,12 +11,33 @@ from sagelet_api.control.calls import known_job
 from sagelet_engine.base.errors import JobNotInterruptible
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.model.job import J
 from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
 
     from sagelet_engine.engine import Engine
+    from sagelet_engine.facets import JobsOf
+
+
+def of_processing(engine: "Engine") -> "Blueprint":
+    from flask import Blueprint
+
+    routes = Blueprint("processing_jobs", __name__, url_prefix="/_sagelet/processing/<name>")
+    _add_doctor(routes, engine, engine.processing, "ProcessingJob")
+    return routes
+
+
+def _add_doctor(routes: "Blueprint", engine: "Engine", jobs: "JobsOf[J]", noun: str) -> None:
+    """`noun`: as in AWS's names."""
+
+    @routes.get("/doctor")
+    def findings(name: str) -> JsonObject:
+        """Returns the findings of docs/reference/doctor.md, the worst first. For a running job they are as of now."""
+        with known_job(name, jobs.kind) as key:
+            status, found = jobs.get(key).status.value, engine.reports.findings(key)
+        return {f"{noun}Name": name, f"{noun}Status": status, "findings": list(found)}
 
 
 def blueprint(engine: "Engine") -> "Blueprint":
@@ -23,6 +45,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
     from werkzeug.exceptions import Conflict, NotFound
 
     routes = Blueprint("jobs", __name__, url_prefix="/_sagelet/jobs/<name>")
+    _add_doctor(routes, engine, engine.jobs, "TrainingJob")
 
     @routes.get("/progress")
     def progress(name: str) -> JsonObject:
@@ -32,13 +55,8 @@ def blueprint(engine: "Engine") -> "Blueprint":
         """
         with known_job(name) as key:
             job = engine.jobs.get(key)
-            return {**_status(job), "SecondaryStatus": job.secondary.value, **asdict(engine.reports.progress(key))}
-
-    @routes.get("/doctor")
-    def findings(name: str) -> JsonObject:
-        """Returns the findings of docs/reference/doctor.md, the worst first. For a running job they are as of now."""
-        with known_job(name) as key:
-            return {**_status(engine.jobs.get(key)), "findings": list(engine.reports.findings(key))}
+            status = {"TrainingJobName": job.key.name, "TrainingJobStatus": job.status.value}
+            return {**status, "SecondaryStatus": job.secondary.value, **asdict(engine.reports.progress(key))}
 
     @routes.post("/interrupt")
     def interrupt(name: str) -> JsonObject:
@@ -66,10 +84,6 @@ def blueprint(engine: "Engine") -> "Blueprint":
         return report.to_json()
 
     return routes
-
-
-def _status(job: TrainingJob) -> JsonObject:
-    return {"TrainingJobName": job.key.name, "TrainingJobStatus": job.status.value}
 
 
 def _compilation(job: TrainingJob) -> JsonObject:

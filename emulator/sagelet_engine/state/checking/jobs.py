@@ -1,6 +1,9 @@
 """Checks rows of jobs against their directories."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.model.orchestration import OrchestrationKind
@@ -32,43 +35,41 @@ def set_all_aside(data: Path, report: Report, aside: Aside) -> None:
     _check_directories(data, set(), report, aside)
 
 
+class _Broken(NamedTuple):
+    """A record that cannot be read."""
+
+    #: As the report names it: `job 0a1b`.
+    name: str
+    why: str
+    #: What is forgotten with it: `the job`.
+    forgotten: str
+    #: What is not: `; its jobs stay`.
+    stays: str
+    drop: Callable[[], None]
+
+
+def _broken(store: Store) -> Iterator[_Broken]:
+    for kind, record_id, why in store.orchestrations.broken_records():
+        noun, drop = _NAMES.get(kind, kind), partial(store.orchestrations.drop_record, record_id)
+        yield _Broken(f"{noun} {record_id}", why, f"the {noun}", "; its jobs stay", drop)
+    for arn, why in store.pipelines.broken_records():
+        yield _Broken(arn, why, "the pipeline", "; its executions stay", partial(store.pipelines.drop_record, arn))
+    for arn, why in store.registry.broken_records():
+        yield _Broken(arn, why, "it", "; what is in S3 stays", partial(store.registry.drop_record, arn))
+    for job_id, why in store.broken_records():
+        yield _Broken(f"job {job_id}", why, "the job", "", partial(store.drop_record, job_id))
+
+
 def _check_records(store: Store, report: Report, aside: Aside) -> None:
-    broken, orchestrations = store.broken_records(), store.orchestrations.broken_records()
-    pipelines, registry = store.pipelines.broken_records(), store.registry.broken_records()
-    kept = ""
-    if report.repair and (broken or orchestrations or pipelines or registry):
-        kept = aside.leave_copy(contents.JOBS_DATABASE)
-    for kind, record_id, why in orchestrations:
+    broken = [*_broken(store)]
+    kept = aside.leave_copy(contents.JOBS_DATABASE) if report.repair and broken else ""
+    for record in broken:
         if report.repair:
-            store.orchestrations.drop_record(record_id)
-        what = _NAMES.get(kind, kind)
+            record.drop()
         report.add(
-            "job", f"the record of {what} {record_id} cannot be read: {why}",
-            f"`sagelet check --repair` forgets the {what}; its jobs stay",
-            mended=kept and f"the {what} is forgotten; the database {kept}",
-        )  # fmt: skip
-    for arn, why in pipelines:
-        if report.repair:
-            store.pipelines.drop_record(arn)
-        report.add(
-            "job", f"the record of {arn} cannot be read: {why}",
-            "`sagelet check --repair` forgets the pipeline; its executions stay",
-            mended=kept and f"the pipeline is forgotten; the database {kept}",
-        )  # fmt: skip
-    for arn, why in registry:
-        if report.repair:
-            store.registry.drop_record(arn)
-        report.add(
-            "job", f"the record of {arn} cannot be read: {why}",
-            "`sagelet check --repair` forgets it; what is in S3 stays",
-            mended=kept and f"it is forgotten; the database {kept}",
-        )  # fmt: skip
-    for job_id, why in broken:
-        if report.repair:
-            store.drop_record(job_id)
-        report.add(
-            "job", f"the record of job {job_id} cannot be read: {why}",
-            "`sagelet check --repair` forgets the job", mended=kept and f"the job is forgotten; the database {kept}",
+            "job", f"the record of {record.name} cannot be read: {record.why}",
+            f"`sagelet check --repair` forgets {record.forgotten}{record.stays}",
+            mended=kept and f"{record.forgotten} is forgotten; the database {kept}",
         )  # fmt: skip
 
 
