@@ -16,7 +16,10 @@ from sagelet.connection import server_named
 from sagelet_api.cli.demo import FEWEST_STEPS, PAGE, STEPS
 from sagelet_api.cli.demo_jobs import ENVIRONMENTS, compile_bytecode
 from sagelet_api.cli.demo_run import EXPECT, JobEnded, Shown, run, show, stop_running
+from sagelet_engine.base.database import UnknownSchema
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
+from sagelet_engine.data.removal import remove_tree
+from sagelet_engine.state.contents import NoDataDirectory, check_data_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 SAGELET = Path(sys.executable).with_name("sagelet")
@@ -34,6 +37,17 @@ def stage(text: str) -> None:
 def named(path: Path) -> str:
     """Returns a path as somebody types it who stands in the checkout."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def begin_anew(data: Path) -> None:
+    """Removes what a demo of another version of sagelet left, which this one could not read. It is the demo's own."""
+    try:
+        check_data_directory(data, damaged=True)
+    except NoDataDirectory:
+        return
+    except UnknownSchema:
+        stage(f"{named(data)} is of another version of sagelet, and is removed")
+        remove_tree(data)
 
 
 def start(data: Path, runtime: str) -> tuple["subprocess.Popen[str]", str]:
@@ -104,6 +118,7 @@ def main() -> None:
         compile_bytecode()
     # A demo that is ended from outside ends its server, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    begin_anew(DATA)
     server, endpoint = start(DATA, options.runtime)
     try:
         # Jobs of a demo that was killed, and what an earlier one compiled: both would be in these figures.

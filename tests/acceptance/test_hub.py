@@ -13,7 +13,7 @@ from sagelet_engine.base.failpoints import VARIABLE, Failpoint
 from sagelet_engine.hub.names import Kind
 from sagelet_engine.hub.store import HubStore
 from support.clients import ROOT
-from support.hub import GLUE, add_files, ask, write_files
+from support.hub import GLUE, add_files, ask, put_gpt2, write_files
 from support.jobs import Jobs
 from support.on_runtimes import in_docker, own_by_processes, own_in_docker
 from support.server import COMPILED, SageletProcess
@@ -54,7 +54,7 @@ def run(server: SageletProcess | None, *words: str, data: Path | None = None, **
 @in_docker
 def test_a_job_begins_at_the_hub(server: SageletProcess, jobs: Jobs) -> None:
     """In each runtime, natively; a miss says what adds it; the way in ends with the job."""
-    sagelet(server, "make-tiny", "gpt2")
+    put_gpt2(server.data)
     name = jobs.submit(SCRIPT)
     job = jobs.ended(name)
     log = jobs.log(name)
@@ -73,7 +73,7 @@ def test_a_job_begins_at_the_hub(server: SageletProcess, jobs: Jobs) -> None:
 def test_a_compiled_job_does_so_too(servers: Callable[[str], SageletProcess]) -> None:
     server = servers("process")
     jobs = Jobs(server)
-    sagelet(server, "make-tiny", "gpt2")
+    put_gpt2(server.data)
     name = jobs.submit(SCRIPT, image=COMPILED, hyperparameters={"sagemaker_training_compiler_enabled": "true"})
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed", jobs.log(name)
 
@@ -195,7 +195,7 @@ def test_what_is_removed_is_said_of_another_kind(tmp_path: Path) -> None:
 
 def test_the_hub_without_a_server(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    sagelet(None, "make-tiny", "gpt2", data=data)
+    put_gpt2(data)
     command = [str(SageletProcess(data).program), "hub", "serve", "--port", "0", "--data", str(data)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -211,7 +211,7 @@ def test_programs_of_the_owner_find_it(tmp_path: Path) -> None:
     """`sagelet run --hub`, also where signatures are checked; without the flag the real Hub is left alone."""
     server = SageletProcess(tmp_path / "data", "--runtime", "process", "--auth").start()
     try:
-        sagelet(server, "make-tiny", "gpt2")
+        put_gpt2(server.data)
         asked = [str(server.program), "env", "--json", "--data", str(server.data)]
         assert "HF_ENDPOINT" not in json.loads(subprocess.check_output(asked, timeout=60))
         told = json.loads(subprocess.check_output([*asked, "--hub"], timeout=60))["HF_ENDPOINT"]
@@ -265,7 +265,7 @@ def test_what_a_process_downloads_is_kept_from_its_users_cache(
 ) -> None:
     """A tiny model here has the name of a real one there. The cache that the request names is the one."""
     server = servers("process")
-    sagelet(server, "make-tiny", "gpt2")
+    put_gpt2(server.data)
     script = "from huggingface_hub import hf_hub_download\nprint('cached', hf_hub_download('gpt2', 'config.json'))\n"
     jobs = Jobs(server)
     own, given = (

@@ -1,7 +1,6 @@
 """Clients of the Hugging Face Hub as they were released, 2021 to today, with a server's hub; nothing else is asked."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from sagelet_engine.hub.access import HERE_ALONE
 from sagelet_engine.hub.names import Kind
 from support.clients import ENVIRONMENT_HUB, ROOT, answer_of, run_client
-from support.hub import GLUE, add_files, left_for_others, write_files
+from support.hub import GLUE, add_files, left_for_others, put_gpt2, write_files
 from support.proxy import RecordingProxy
 from support.real_hub import RealHub
 from support.server import SageletProcess
@@ -26,8 +25,7 @@ MISS = "add it with `sagelet hub add DIR --as org/none`"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageletProcess]:
     process = SageletProcess(tmp_path_factory.mktemp("data"), "--runtime", "process").start()
-    command = [str(process.program), "hub", "make-tiny", "gpt2", "--data", str(process.data)]
-    subprocess.run(command, check=True, timeout=60)
+    put_gpt2(process.data)
     add_files(process.data, write_files(tmp_path_factory.mktemp("glue"), GLUE), "glue", Kind.DATASET)
     yield process
     process.stop()
@@ -74,8 +72,7 @@ def test_clients_get_what_only_the_real_hub_has(tmp_path: Path, year: str) -> No
     theirs, home = tmp_path / "theirs", tmp_path / "home"
     home.mkdir()
     process = SageletProcess(tmp_path / "ours", "--runtime", "process")
-    command = [str(process.program), "hub", "make-tiny", "gpt2", "--data", str(theirs)]
-    subprocess.run(command, check=True, timeout=60)
+    put_gpt2(theirs)
     with RealHub(theirs) as real:
         process.environment |= {"SAGELET_OFFLINE": "0", "SAGELET_HUB_UPSTREAM": real.endpoint}
         with process:

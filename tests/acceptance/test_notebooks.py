@@ -165,7 +165,7 @@ def test_from_the_hub(
     programs = os.pathsep.join([str(server.program.parent), os.environ["PATH"]])
     terminal = Terminal(directory, {**os.environ, "PATH": programs, "SAGELET_DATA": str(server.data)})
     for beginning in ("sagelet hub make-tiny", "python make_sst2.py", "sagelet hub add"):
-        terminal.run(walk.next(beginning), seconds=60)
+        terminal.run(walk.next(beginning))
     walk.next("sagelet run --hub -- jupyter")
     walk.end()
     notebook = executed("from-the-hub")

@@ -216,7 +216,7 @@ WALKED = frozenset(
         "emulator/sagelet_engine/base/tarballs.py",
         "emulator/sagelet_engine/comparison/trainer_log.py", "emulator/sagelet_engine/data/end_notes.py",
         "emulator/sagelet_engine/doctor/sources.py", "emulator/sagelet_engine/functions/package.py",
-        "emulator/sagelet_engine/hub/records.py", "emulator/sagelet_engine/pipelines/checking.py",
+        "emulator/sagelet_engine/hub/records.py",
         "emulator/sagelet_engine/pipelines/definition.py", "emulator/sagelet_engine/pipelines/outputs.py",
         "emulator/sagelet_engine/store/search.py", "emulator/sagelet_engine/telemetry/compiler/reading.py",
         "emulator/sagelet_engine/telemetry/metrics.py",

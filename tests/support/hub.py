@@ -2,8 +2,13 @@
 
 import http.client
 import json
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +16,7 @@ from urllib.parse import urlsplit
 from sagelet_engine.hub.adding import Added, add
 from sagelet_engine.hub.names import MAIN, Kind
 from sagelet_engine.hub.sources import Folder
-from sagelet_engine.hub.store import HubStore
+from sagelet_engine.hub.store import DIRECTORY, HubStore
 from support.proxy import RecordingProxy
 
 #: The data set of `load_dataset("glue", "sst2")`.
@@ -34,6 +39,19 @@ def add_files(
     data: Path, directory: Path, name: str, kind: Kind = Kind.MODEL, revision: str = MAIN, now_ms: int = 1000
 ) -> Added:
     return add(HubStore(data), Folder(directory), kind, name, revision, now_ms)
+
+
+def put_gpt2(data: Path) -> None:
+    """Puts the model of `sagelet hub make-tiny gpt2` into a data directory. It is made once a process."""
+    shutil.copytree(Path(_made_once().name) / DIRECTORY, data / DIRECTORY, dirs_exist_ok=True)
+
+
+@cache
+def _made_once() -> "tempfile.TemporaryDirectory[str]":
+    directory = tempfile.TemporaryDirectory()
+    program = Path(sys.executable).with_name("sagelet")
+    subprocess.run([program, "hub", "make-tiny", "gpt2", "--data", directory.name], check=True)
+    return directory
 
 
 def left_for_others(proxy: RecordingProxy) -> list[str]:

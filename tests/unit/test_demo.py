@@ -1,10 +1,15 @@
 """`make demo`: how its words get to the demo. `tests/acceptance/test_demo.py` runs it."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 
 import pytest
 
+from sagelet_engine.store.jobs import Store
 from support.clients import ROOT
 
 
@@ -33,3 +38,20 @@ def test_what_gives_no_figures_is_refused_before_anything_starts(words: tuple[st
     assert done.returncode == 2
     assert refusal in done.stderr
     assert done.stdout == ""
+
+
+def test_what_a_demo_of_another_version_left_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo = SourceFileLoader("demo", str(ROOT / "examples" / "gpt2" / "demo.py")).load_module()
+    data = tmp_path / "data"
+    demo.begin_anew(data)
+    data.mkdir()
+    Store(data / "sagelet.db").close()
+    (data / "jobs").mkdir()
+    demo.begin_anew(data)
+    assert {path.name for path in data.iterdir()} >= {"jobs", "sagelet.db"}
+    assert capsys.readouterr().out == ""
+    with closing(sqlite3.connect(data / "sagelet.db")) as db:
+        db.execute("PRAGMA user_version = 15")
+    demo.begin_anew(data)
+    assert not data.exists()
+    assert "is of another version of sagelet, and is removed" in capsys.readouterr().out
