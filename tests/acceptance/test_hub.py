@@ -47,7 +47,7 @@ def run(server: SageletProcess | None, *words: str, data: Path | None = None, **
     program = server.program if server else SageletProcess(place or Path()).program
     return subprocess.run(
         [str(program), "hub", *words, "--data", str(place)],
-        env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
