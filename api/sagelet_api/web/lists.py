@@ -79,7 +79,8 @@ def add_list(routes: "Blueprint", site: Site, kind: ListedKind[J]) -> None:
             kept=kept,
         )
 
-    @routes.get("/events")
+    # Not the name of a job, which begins with a letter or a digit.
+    @routes.get("/_events")
     def news() -> "Response":
         """Sends news of the list that the same query selects."""
         asked, caller = Asked.of(request.args), context()

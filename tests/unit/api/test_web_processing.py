@@ -82,9 +82,14 @@ def test_every_page_of_the_list_is_reached_in_its_order(world: ApiWorld) -> None
     assert ">All <b>103</b>" in page
 
 
+def test_a_job_may_be_called_as_a_part_of_the_page(world: ApiWorld) -> None:
+    run(world, "events", 0)
+    assert "<h1>events" in text(world, f"{PAGE}/events")
+
+
 def test_the_list_is_renewed_while_it_is_open(world: ApiWorld) -> None:
     page = text(world, PAGE)
-    assert f'data-events="{PAGE}/events"' in page
+    assert f'data-events="{PAGE}/_events"' in page
     (seen,) = re.findall(r'<nav class="chips"[^>]*data-fingerprint="(\w+)"', page)
     run(world, "first", 0)
     rows = text(world, f"{PAGE}?part=rows")
