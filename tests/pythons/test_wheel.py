@@ -35,8 +35,8 @@ for package in (sagelet, sagelet_api, sagelet_engine):
             try:
                 importlib.import_module(found.name)
             except ModuleNotFoundError as error:
-                # The package of the extra `tuning`, which the wheel alone does not bring.
-                if error.name != "optuna":
+                # What the wheel alone does not bring: the extra `tuning`, and the jobs' own Python runs tiny_model.py.
+                if (found.name, error.name) != ("sagelet_engine.hub.tiny_model", "torch") and error.name != "optuna":
                     raise
             count += 1
 print(count)
