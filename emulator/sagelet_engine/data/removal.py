@@ -1,6 +1,7 @@
 """Removes a job's directory, whatever its script left in it."""
 
 import os
+import re
 import stat
 import threading
 import uuid
@@ -14,6 +15,8 @@ from sagelet_engine.base.sanitizing import shown
 
 #: Below the data directory: what nobody needs any more.
 REMOVED = "removed"
+#: The names that it gets there. Anything else in REMOVED is a user's, and stays.
+_NAME = re.compile("[0-9a-f]{32}")
 
 
 class DirectoryStays(SageletError):
@@ -56,29 +59,36 @@ class Leftovers:
 
         What cannot be moved is deleted at once: the disk is full, or it is another one.
         """
-        with self._guard:
-            for path in paths:
-                if not os.path.lexists(path):
-                    continue
-                name = _moved(path, self._root)
-                if size is not None and name:
-                    self._sizes[name] = size
-                elif size:
-                    self._at_once.append(size)
-                size = None if size is None else 0
-        self.came.set()
+        try:
+            with self._guard:
+                for path in paths:
+                    if not os.path.lexists(path):
+                        continue
+                    name = _moved(path, self._root)
+                    if size is not None and name:
+                        self._sizes[name] = size
+                    elif size:
+                        self._at_once.append(size)
+                    size = None if size is None else 0
+        finally:
+            self.came.set()
 
     def sizes(self) -> dict[Path, int]:
-        """Returns what is here, with its bytes on the disk. Walks what was not measured."""
-        found = self._entries()
-        for path in found:
-            if path.name not in self._sizes:
-                self._sizes[path.name] = bytes_below(path)
-        return {path: self._sizes[path.name] for path in found}
+        """Returns what is here, with its bytes on the disk. Walks what was not measured. Raises DirectoryStays.
+
+        Another thread may delete it meanwhile.
+        """
+        known = ((path, self._sizes.get(path.name)) for path in self._entries())
+        return {path: bytes_below(path) if size is None else size for path, size in known}
 
     def _entries(self) -> list[Path]:
-        with self._guard:
-            return sorted(self._root.iterdir()) if self._root.is_dir() else []
+        try:
+            with self._guard:
+                if self._root.is_symlink() or not self._root.is_dir():
+                    return []
+                return sorted(path for path in self._root.iterdir() if _NAME.fullmatch(path.name))
+        except OSError as error:
+            raise DirectoryStays(f"{self._root} cannot be read ({error.strerror}): what is in it stays") from error
 
     def clear(self, *, measured: bool = True) -> Cleared:
         """Deletes what is here. Counts nothing unless `measured`: that walks all files once more."""
@@ -86,7 +96,11 @@ class Leftovers:
         with self.clearing:
             at_once, self._at_once = self._at_once, []
             directories, size = len(at_once), sum(at_once)
-            for path, here in (self.sizes() if measured else dict.fromkeys(self._entries(), 0)).items():
+            try:
+                entries = self.sizes() if measured else dict.fromkeys(self._entries(), 0)
+            except DirectoryStays as error:
+                entries, stays = {}, [str(error)]
+            for path, here in entries.items():
                 if self._closing():
                     break
                 try:
@@ -105,6 +119,8 @@ def _moved(path: Path, root: Path) -> str:
     name = uuid.uuid4().hex
     try:
         root.mkdir(mode=0o700, exist_ok=True)
+        if root.is_symlink():
+            raise OSError(f"{root} is a link, which may lead to what is not sagelet's")
         # A directory that moves needs the right to write to itself.
         _unlock(str(path), None)
         path.rename(root / name)

@@ -142,8 +142,12 @@ class Collector:
         return jobs
 
     def _would_clear(self, more: Iterable[int]) -> Cleared:
-        sizes = [*self._leftovers.sizes().values(), *more]
-        return Cleared(sum(size > 0 for size in sizes), sum(sizes), ())
+        sizes, stays = [*more], list[str]()
+        try:
+            sizes += self._leftovers.sizes().values()
+        except DirectoryStays as error:
+            stays.append(str(error))
+        return Cleared(sum(size > 0 for size in sizes), sum(sizes), tuple(stays))
 
     def clear(self) -> tuple[str, ...]:
         """Deletes the files of jobs that were deleted. Returns why something could not be, for people."""

@@ -165,6 +165,59 @@ def test_what_cannot_be_deleted_is_named(
     cleared(world)
 
 
+def test_what_goes_while_a_dry_run_counts_it_is_no_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    leftovers = removal.Leftovers(world.settings.data / "elsewhere")
+    for name in ("one", "two"):
+        (world.settings.data / "elsewhere" / name).mkdir(parents=True)
+        leftovers.take([world.settings.data / "elsewhere" / name])
+    measured, count = removal.bytes_below, 0
+
+    def meanwhile(path: Path) -> int:
+        nonlocal count
+        count += 1
+        if count == 2:
+            leftovers.clear(measured=False)
+        return measured(path)
+
+    monkeypatch.setattr(removal, "bytes_below", meanwhile)
+    assert len(leftovers.sizes()) == 2
+    assert leftovers.sizes() == {}
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_a_user_has_in_a_directory_of_that_name_stays(world: World, tmp_path: Path, *, is_link: bool) -> None:
+    removed, theirs = world.settings.data / removal.REMOVED, tmp_path / "theirs"
+    world.engine.close()
+    (theirs if is_link else removed).mkdir()
+    if is_link:
+        removed.symlink_to(theirs)
+    # As sagelet names what it moves there, and as people do.
+    names = {"0" * 32, "novel"} if is_link else {"novel"}
+    for name in names:
+        (removed / name).mkdir()
+        (removed / name / "file").write_text("precious")
+    world.restart()
+    finish(world, "one")
+    where = directory(world, "one")
+    world.engine.jobs.delete(key("one"))
+    world.engine.collect(Keep())
+    assert not where.exists()
+    assert {path.name for path in removed.iterdir()} == names
+    assert {(path / "file").read_text() for path in removed.iterdir()} == {"precious"}
+
+
+def test_a_directory_that_cannot_be_read_is_named(own_directory: Path) -> None:
+    leftovers = removal.Leftovers(own_directory)
+    (own_directory / "one").mkdir()
+    leftovers.take([own_directory / "one"])
+    (own_directory / removal.REMOVED).chmod(0)
+    for measured in (True, False):
+        (stays,) = leftovers.clear(measured=measured).stays
+        assert stays == f"{own_directory / removal.REMOVED} cannot be read (Permission denied): what is in it stays"
+    (own_directory / removal.REMOVED).chmod(0o700)
+    assert leftovers.clear().directories == 1
+
+
 def test_a_crash_between_directory_and_record_leaves_a_job_that_can_be_deleted(world: World) -> None:
     finish(world, "one")
     removal.remove_tree(directory(world, "one"))
