@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Tries of a throttled call (`sagelet throttle`), and seconds between them.
 _TRIES, _PAUSE = 5, 0.5
+#: AWS's code for a value that breaks a rule of the service's model.
+INVALID = "ValidationException"
 #: AWS's codes for a signature by a key that the service does not have, in S3 and in the others.
 _FOREIGN_KEYS = {
     "SignatureDoesNotMatch", "InvalidAccessKeyId", "InvalidSignatureException", "UnrecognizedClientException",
@@ -59,7 +61,7 @@ class Aws:
 
     def _tried(self, action: Callable[[], T]) -> T:
         """Does it again if the server throttles it. Raises ServerRefused, NoServer."""
-        from botocore.exceptions import BotoCoreError, ClientError, SSLError
+        from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError, SSLError
 
         for left in reversed(range(_TRIES)):
             try:
@@ -70,6 +72,9 @@ class Aws:
                     missing = MISSING_HEADER in error.response["ResponseMetadata"].get("HTTPHeaders", ())
                     raise ServerRefused(f"{code}: {message}{_remedy(code)}", code, missing=missing) from error
                 time.sleep(_PAUSE)
+            except ParamValidationError as error:
+                # botocore asks no server about an empty name.
+                raise ServerRefused(" ".join(str(error).split()), INVALID) from error
             except BotoCoreError as error:
                 raise unreachable(self._server, error, untrusted=isinstance(error, SSLError)) from error
         raise AssertionError("the last try returns or raises")

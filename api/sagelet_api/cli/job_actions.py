@@ -72,7 +72,8 @@ def delete_command(kind: Kind, what_stays: str) -> click.Command:
             what = names[0] if len(names) == 1 else f"{len(names)} jobs"
             click.confirm(f"Delete {what}{', with logs and metrics' if kind.hosts else ''}?", abort=True, err=True)
         for name in names:
-            kind.call(aws, "delete", name)
+            with kind.known(server, name):
+                kind.call(aws, "delete", name)
             if not as_json:
                 click.echo(f"{name}: deleted")
         if as_json:

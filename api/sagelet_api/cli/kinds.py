@@ -11,7 +11,7 @@ from itertools import islice
 
 import click
 
-from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.aws_client import INVALID, Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import server_in
 from sagelet_api.cli.output import Column
@@ -126,10 +126,11 @@ class Kind:
             return ask(server, method, server.job_path(self.path, name, what), body)
 
     def exists(self, aws: Aws, name: str) -> bool:
+        """Returns False, too, for a name that no job of this kind can have: the longest names differ."""
         try:
             self.call(aws, "describe", name)
         except ServerRefused as refused:
-            if refused.missing:
+            if refused.missing or refused.code == INVALID:
                 return False
             raise
         return True

@@ -70,7 +70,8 @@ def test_filters_of_jobs(three: ApiWorld, sagelet: Sagelet) -> None:
     nothing = sagelet("jobs", "--since", "1h")
     assert (nothing.stdout, nothing.exit_code) == ("", 0)
     assert nothing.stderr.startswith("no matching job of account 123456789012 in us-east-1")
-    assert sagelet("jobs", "--since", "yesterday").exit_code == 2
+    for wrong in ("yesterday", "999999d"):
+        assert sagelet("jobs", "--since", wrong).exit_code == 2
 
 
 def test_an_empty_region_names_those_that_have_jobs(world: ApiWorld, sagelet: Sagelet, tmp_path: Path) -> None:

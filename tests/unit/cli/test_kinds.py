@@ -132,3 +132,26 @@ def test_a_job_of_another_kind_is_named(world: ApiWorld, sagelet: Sagelet) -> No
     assert wrong.exit_code == 1
     assert "trained is a training job: `sagelet` has jobs, describe" in wrong.stderr
     assert "trained is a training job" in sagelet("tune", "stop", "trained").stderr
+
+
+@pytest.mark.parametrize("length", [1, 33, 63])
+def test_a_missing_name_of_any_length_is_said_to_be_missing(sagelet: Sagelet, length: int) -> None:
+    """Names of tuning jobs have 32 characters at most, and those of the other kinds 63."""
+    name = "n" * length
+    for words in (["describe", name], ["logs", name], ["wait", name], ["stop", name], ["open", name]):
+        assert f"no training job {name} in us-east-1" in sagelet(*words).stderr
+    assert f"no processing job {name} in us-east-1" in sagelet("processing", "wait", name).stderr
+
+
+def test_a_processing_job_with_a_name_that_no_tuning_job_can_have(world: ApiWorld, sagelet: Sagelet) -> None:
+    name = "sagemaker-scikit-learn-2026-11-29-10-00-00-000"
+    world.sagemaker.create_processing_job(**processing_request(name))
+    assert f"/processing/{name}?" in sagelet("open", name).stdout
+    assert f"{name} is a processing job" in sagelet("describe", name).stderr
+
+
+@pytest.mark.parametrize("words", [["describe", ""], ["open", ""], ["tune", "stop", ""], ["pipelines", "wait", "/"]])
+def test_a_name_that_nothing_can_have_is_no_silent_server(sagelet: Sagelet, words: list[str]) -> None:
+    refused = sagelet(*words)
+    assert refused.exit_code == 1
+    assert "No sagelet server answers" not in refused.stderr

@@ -85,6 +85,8 @@ def test_stop_and_retry(world: ApiWorld, sagelet: Sagelet) -> None:
         (("describe", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("start", "Checks", "-p", "N"), "write NAME=VALUE"),
         (("start", "Checks", "-p", "M=1"), "has no parameter M"),
+        (("wait", "Checks/none"), "no execution checks/none in us-east-1"),
+        (("stop", "Checks/none"), "no execution checks/none in us-east-1"),
     ],
 )
 def test_errors_name_what_is_missing(

@@ -69,6 +69,9 @@ def test_stop_wait_and_delete(three: ApiWorld, sagelet: Sagelet) -> None:
     assert sagelet("processing", "wait", "done", "broken").exit_code == 3
     assert sagelet("processing", "stop", "done").stdout == "done: Completed\n"
     assert sagelet("processing", "delete", "--yes", "done", "running").stdout == "done: deleted\nrunning: deleted\n"
+    twice = sagelet("processing", "delete", "--yes", "broken", "broken")
+    assert twice.stdout == "broken: deleted\n"
+    assert "no processing job broken in us-east-1" in twice.stderr
     assert "no processing job done" in sagelet("processing", "describe", "done").stderr
 
 
