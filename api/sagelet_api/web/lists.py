@@ -101,10 +101,16 @@ def kept(*left_out: str, even_empty: Any = None) -> dict[str, list[str]]:
 
     `even_empty`: a parameter that means something without a value.
     """
-    from flask import request
-
     return {
         name: values
-        for name, values in request.args.to_dict(flat=False).items()
+        for name, values in queried().items()
         if name not in (*left_out, "part") and (any(values) or name == even_empty)
     }
+
+
+def queried() -> dict[str, list[str]]:
+    """Returns the request's query for `url_for`, without the names of its own parameters."""
+    from flask import request
+
+    query = request.args.to_dict(flat=False)
+    return {name: values for name, values in query.items() if name != "endpoint" and not name.startswith("_")}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX, columns
 from sagelet_api.web.listing import Asked, counts, listing
-from sagelet_api.web.lists import by_status, kept
+from sagelet_api.web.lists import by_status, kept, queried
 from sagelet_api.web.site import Site, TemplateValues, account_region, context
 from sagelet_engine.model.job import JobStatus
 
@@ -43,7 +43,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/")
     def home() -> Any:
-        return redirect(url_for("pages.jobs", **{**request.args.to_dict(flat=False), **account_region().query}))
+        return redirect(url_for("pages.jobs", **{**queried(), **account_region().query}))
 
     return routes
 

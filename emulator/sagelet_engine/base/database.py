@@ -139,7 +139,8 @@ class Schema:
     def check(self, path: Path, version: int) -> None:
         """Raises UnknownSchema for a file with a version that this sagelet does not know."""
         if (why := self.why_unknown(version)) is not None:
-            raise UnknownSchema(f"{path} {why}. Or name another --data directory, or remove this one")
+            remedy = ", or" if version > self.version else ". Remove the data directory, or"
+            raise UnknownSchema(f"{path} {why}{remedy} name another --data directory")
 
 
 class Database:

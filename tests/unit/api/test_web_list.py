@@ -90,6 +90,15 @@ def test_what_cannot_be_asked_is_said_in_words(world: ApiWorld, query: str) -> N
     assert b'role="alert"' in shown.data
 
 
+@pytest.mark.parametrize("name", ["endpoint", "_anchor", "_external", "_method", "_scheme"])
+@pytest.mark.parametrize("path", ["/", "/_sagelet/ui/", "/_sagelet/ui/processing", "/_sagelet/ui/tuning"])
+def test_links_keep_no_parameter_that_is_flasks(world: ApiWorld, path: str, name: str) -> None:
+    shown = world.page(f"{path}?{name}=javascript&_external=1&q=some")
+    assert shown.status == (302 if path == "/_sagelet/ui/" else 200)
+    assert "q=some" in shown.data.decode()
+    assert name not in shown.data.decode()
+
+
 def test_the_headers_that_guard_a_page(world: ApiWorld) -> None:
     headers = world.page("/").headers
     policy = headers["Content-Security-Policy"]
