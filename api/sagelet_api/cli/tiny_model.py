@@ -65,7 +65,9 @@ def tiny_model(repository: str, like: str | None = None) -> TinyModel:
 
 def _here(words: list[str]) -> Written:
     with tempfile.TemporaryDirectory() as directory:
-        done = subprocess.run([sys.executable, *words, directory], capture_output=True, text=True, check=False)
+        # Python's `-c` imports from the working directory first, where a user's script may have the name of a module.
+        command = [sys.executable, *words, directory]
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ProgramFailed(done.stderr)
         return Written(done.stdout, {path.name: path.read_bytes() for path in Path(directory).iterdir()})

@@ -56,3 +56,13 @@ def test_a_program_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_pat
     making.SCRIPT.write_text("raise OSError('no room')")
     with pytest.raises(ModelNotMade, match="no room"):
         tiny_model("gpt2")
+
+
+def test_modules_in_the_working_directory_are_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(making, "NEEDED", ())
+    monkeypatch.setattr(making, "SCRIPT", tmp_path / "script.py")
+    making.SCRIPT.write_text("import tokens_of_a_user")
+    (tmp_path / "tokens_of_a_user.py").write_text("print(1)")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotMade, match="No module named 'tokens_of_a_user'"):
+        tiny_model("gpt2")
