@@ -122,7 +122,7 @@ def _moved(path: Path, root: Path) -> str:
         if root.is_symlink():
             raise OSError(f"{root} is a link, which may lead to what is not sagelet's")
         # A directory that moves needs the right to write to itself.
-        _unlock(str(path), None)
+        unlock(str(path))
         path.rename(root / name)
     except OSError:
         remove(path)
@@ -188,7 +188,7 @@ def _empty(root: Path) -> None:
                     while (up := f"removed-{number}") in taken:
                         number += 1
                     number += 1
-                    _unlock(below, opened)
+                    unlock(below, opened)
                     os.rename(below, up, src_dir_fd=opened, dst_dir_fd=top)
                     waiting.append(up)
             finally:
@@ -209,11 +209,11 @@ def _emptied(directory: int) -> list[str]:
 
 
 def _opened(name: str, within: int | None) -> int:
-    _unlock(name, within)
+    unlock(name, within)
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
 
 
-def _unlock(name: str, within: int | None) -> None:
+def unlock(name: str, within: int | None = None) -> None:
     """Gives the owner all rights to a directory, because deleting or moving its entries writes to it."""
     mode = os.stat(name, dir_fd=within, follow_symlinks=False).st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:

@@ -180,9 +180,10 @@ class Collector:
             return
         if not job.terminal or job.pool_available:
             return
+        root = _root(self._data, ended.account, ended.region, ended.id)
         with self._guard:
-            code_digest.keep(self._data, job)
-            root = _root(self._data, ended.account, ended.region, ended.id)
+            if not root.is_symlink() and root.is_dir():
+                code_digest.keep(self._data, job)
             self._leftovers.take(_removable(root), self._size(ended))
             # Most jobs have no report, and an empty directory takes a block of the disk.
             removal.remove_empty(JobDirectories(root).report)
@@ -200,7 +201,7 @@ class Collector:
 
     def _forget_sizes(self, ended: list[EndedJob]) -> None:
         known = {job.id for job in ended}
-        self._sizes = {job_id: size for job_id, size in self._sizes.items() if job_id in known}
+        self._sizes = {job_id: size for job_id, size in [*self._sizes.items()] if job_id in known}
 
 
 def _root(data: Path, account: str, region: str, job_id: str) -> Path:
@@ -208,8 +209,15 @@ def _root(data: Path, account: str, region: str, job_id: str) -> Path:
 
 
 def _removable(root: Path) -> Iterator[Path]:
-    """Yields all of a job's directory but its report, which the doctor and the comparison need."""
+    """Yields all of a job's directory but its report, which the doctor and the comparison need.
+
+    A script that runs as the server's user may have locked the directory, or put something else in its place.
+    """
     try:
+        removal.unlock(str(root))
+        if root.is_symlink() or not root.is_dir():
+            yield root
+            return
         names = sorted(os.listdir(root))
     except FileNotFoundError:
         return

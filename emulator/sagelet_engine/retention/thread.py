@@ -67,7 +67,7 @@ class RetentionThread(threading.Thread):
         try:
             self._logs.expire()
             done = self._collector.collect(self._keep)
-        except StoreUnavailable as error:
+        except (OSError, StoreUnavailable) as error:
             log.warning("old files and jobs could not be removed now: %s", error)
             return
         _warn(done.stays)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,6 +189,28 @@ def test_what_is_deleted_on_a_full_disk_counts(world: World, monkeypatch: pytest
     monkeypatch.setattr(Path, "rename", refuse)
     assert world.engine.collect(EVERYTHING_GOES) == said
     assert not (directory(world, "one") / "algo-1").exists()
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_a_script_put_in_place_of_its_directory_goes(world: World, tmp_path: Path, *, is_link: bool) -> None:
+    """It stops neither the collection of other jobs' files, nor is anything deleted through a link."""
+    for name in ("one", "two"):
+        finish(world, name)
+    until(lambda: not world.engine._supervisors)
+    where, outside = directory(world, "one"), tmp_path / "outside"
+    shutil.rmtree(where)
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    if is_link:
+        where.symlink_to(outside)
+    else:
+        where.write_text("x")
+    done = world.engine.collect(EVERYTHING_GOES)
+    assert done.stays == ()
+    # A link may take no block of the disk.
+    assert is_link or not where.exists()
+    assert not (directory(world, "two") / "algo-1").exists()
+    assert [path.name for path in outside.iterdir()] == ["file"]
 
 
 def test_a_server_tidies_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_schema_from_before_the_first_release_is_refused_with_the_remedy(name:
     kind(tmp_path / name).close()
     before = (tmp_path / name).read_bytes()
     versioned(tmp_path / name, schema.first - 1)
-    text = f"has schema {schema.first - 1}, .* before the first release. Remove the data directory, or name another --data directory$"
+    text = f"has schema {schema.first - 1}, .* before the first release. Remove the data directory, or name another"
     with pytest.raises(UnknownSchema, match=text):
         kind(tmp_path / name)
     with pytest.raises(UnknownSchema, match=text):
