@@ -9,10 +9,10 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from sagelet_engine.base.bounded_memory import BoundedMemory
+from sagelet_engine.base.cached import cached
 from sagelet_engine.base.concurrency import pause
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
@@ -105,11 +105,11 @@ class Step:
         found: JsonObject = self.given.get("Arguments", {})
         return found
 
-    @cached_property
+    @cached
     def property_files(self) -> Mapping[str, JsonObject]:
         return {one["PropertyFileName"]: one for one in objects(self.given, "PropertyFiles")}
 
-    @cached_property
+    @cached
     def output_names(self) -> frozenset[str]:
         """OutputParameters of a Callback or Lambda step."""
         names = (one.get("OutputName") for one in objects(self.given, "OutputParameters"))
@@ -131,12 +131,12 @@ class Step:
         parts = {"Arguments": self.arguments}
         return {**parts, **{name: self.given[name] for name in BESIDE_ARGUMENTS if name in self.given}}
 
-    @cached_property
+    @cached
     def references(self) -> Sequence[Reference]:
         """What the step itself refers to. Raises Unresolved."""
         return [*references([*self.expressions().values()])]
 
-    @cached_property
+    @cached
     def needs(self) -> frozenset[str]:
         """Names of the steps that must have succeeded: those it refers to, those of DependsOn, and its Condition step.
 
@@ -173,7 +173,7 @@ class Definition:
                 values[name] = one.default
         return values
 
-    @cached_property
+    @cached
     def needed_by(self) -> Mapping[str, Sequence[str]]:
         """Returns the steps that need each step, in the order of the definition."""
         needed_by: dict[str, list[str]] = {name: [] for name in self.steps}
@@ -183,7 +183,7 @@ class Definition:
                 needed_by[name].append(step.name)
         return needed_by
 
-    @cached_property
+    @cached
     def levels(self) -> Mapping[str, int]:
         """Returns how many steps each step waits for, one after the other. Steps that wait for each other have none."""
         levels = {name: 0 for name, step in self.steps.items() if not step.needs}

@@ -1,6 +1,7 @@
 """What a definition costs: the work grows with its text, whatever its steps name. Lines are counted, not seconds."""
 
 import json
+import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from sagelet_api.services.sagemaker.pipeline_shapes import check_shapes
 from sagelet_api.web.graph import graph
 from sagelet_engine.base.bounded_memory import BoundedMemory
 from sagelet_engine.model.pipeline import PipelineExecution, PipelineKey
+from sagelet_engine.pipelines import expressions
 from sagelet_engine.pipelines.checking import MOST_NEEDS, MOST_STEPS, check
 from sagelet_engine.pipelines.decision import Decision, Lookups, decide
 from sagelet_engine.pipelines.definition import InvalidDefinition, parse
@@ -202,3 +204,26 @@ def test_a_decision_takes_lines_in_proportion_to_the_steps_that_begin() -> None:
     assert [run.name for run in decided(small).changed][-2:] == ["s48", "s49"]
     assert len(decided(large).changed) == 800
     assert lines_of(lambda: decided(large)) < 1.5 * 16 * lines_of(lambda: decided(small))
+
+
+def test_a_definition_that_lets_others_first_stops_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property was computed under a lock that all definitions share, in Python 3.10 and 3.11."""
+    waits, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        if threading.current_thread() is first:
+            waits.set()
+            assert go_on.wait(60)
+
+    monkeypatch.setattr(expressions, "pause", pause)
+    text = definition(step("a", "Model", {"ModelName": ["x"]}))
+    first, second = (threading.Thread(target=parse, args=(f"{text}{end}",)) for end in ("", " "))
+    first.start()
+    assert waits.wait(60)
+    second.start()
+    second.join(20)
+    is_done = not second.is_alive()
+    go_on.set()
+    first.join()
+    second.join()
+    assert is_done
