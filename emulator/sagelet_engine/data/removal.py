@@ -1,5 +1,6 @@
 """Removes a job's directory, whatever its script left in it."""
 
+import errno
 import os
 import re
 import stat
@@ -33,6 +34,10 @@ class Cleared(NamedTuple):
     stays: tuple[str, ...]
 
 
+def _never() -> bool:
+    return False
+
+
 class Leftovers:
     """What nobody needs any more, until it is deleted. Thread-safe.
 
@@ -40,7 +45,7 @@ class Leftovers:
     for which nobody waits. A server that is killed in between finds them in REMOVED.
     """
 
-    def __init__(self, data: Path, closing: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, data: Path, closing: Callable[[], bool] = _never) -> None:
         """`closing`: true when nothing more is to be deleted."""
         self._root = data / REMOVED
         self._closing = closing
@@ -104,8 +109,10 @@ class Leftovers:
                 if self._closing():
                     break
                 try:
-                    remove(path)
+                    remove(path, self._closing)
                 except DirectoryStays as error:
+                    if self._closing():
+                        break
                     stays.append(str(error))
                     continue
                 self._sizes.pop(path.name, None)
@@ -130,10 +137,10 @@ def _moved(path: Path, root: Path) -> str:
     return name
 
 
-def remove(path: Path) -> None:
-    """Deletes a directory or anything else at this path. Raises DirectoryStays."""
+def remove(path: Path, ends: Callable[[], bool] = _never) -> None:
+    """Deletes a directory or anything else at this path. Raises DirectoryStays, also as soon as `ends` is true."""
     if path.is_dir() and not path.is_symlink():
-        remove_tree(path)
+        remove_tree(path, ends)
         return
     try:
         path.unlink(missing_ok=True)
@@ -156,12 +163,12 @@ def bytes_below(path: Path) -> int:
     return own.st_blocks * 512 + (volume.measured(path).bytes if stat.S_ISDIR(own.st_mode) else 0)
 
 
-def remove_tree(root: Path) -> None:
+def remove_tree(root: Path, ends: Callable[[], bool] = _never) -> None:
     """Deletes a directory if it exists, even one without the right to write. Raises DirectoryStays."""
     if not root.is_dir() or root.is_symlink():
         return
     try:
-        _empty(root)
+        _empty(root, ends)
         root.rmdir()
     except OSError as error:
         what = shown(error.filename) if isinstance(error.filename, str) else root
@@ -170,7 +177,7 @@ def remove_tree(root: Path) -> None:
         ) from error
 
 
-def _empty(root: Path) -> None:
+def _empty(root: Path, ends: Callable[[], bool]) -> None:
     """Deletes all that is in a directory. No link is followed.
 
     A script may nest directories deeper than any path or recursive function can reach. So each directory is moved up to
@@ -178,13 +185,13 @@ def _empty(root: Path) -> None:
     """
     top = _opened(str(root), None)
     try:
-        waiting, number = _emptied(top), 0
+        waiting, number = _emptied(top, ends), 0
         taken = set(waiting)
         while waiting:
             name = waiting.pop()
             opened = _opened(name, top)
             try:
-                for below in _emptied(opened):
+                for below in _emptied(opened, ends):
                     while (up := f"removed-{number}") in taken:
                         number += 1
                     number += 1
@@ -198,11 +205,13 @@ def _empty(root: Path) -> None:
         os.close(top)
 
 
-def _emptied(directory: int) -> list[str]:
+def _emptied(directory: int, ends: Callable[[], bool]) -> list[str]:
     """Deletes everything that is not a directory, and returns the names of the directories."""
     with os.scandir(directory) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:
+        if ends():
+            raise InterruptedError(errno.EINTR, os.strerror(errno.EINTR))
         if not is_directory:
             os.unlink(name, dir_fd=directory)
     return [name for name, is_directory in found if is_directory]

@@ -206,6 +206,27 @@ def test_what_a_user_has_in_a_directory_of_that_name_stays(world: World, tmp_pat
     assert {(path / "file").read_text() for path in removed.iterdir()} == {"precious"}
 
 
+def test_a_server_that_closes_does_not_wait_for_a_large_tree(tmp_path: Path) -> None:
+    """Threads share the time in which they may end, and the next start deletes the rest."""
+    looks = 0
+
+    def closing() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 20
+
+    leftovers = removal.Leftovers(tmp_path, closing)
+    for number in range(100):
+        (tmp_path / "one" / f"{number % 2}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "one" / f"{number % 2}" / f"{number}").touch()
+    leftovers.take([tmp_path / "one"])
+    assert leftovers.clear() == removal.Cleared(0, 0, ())
+    assert looks < 25
+    assert sum(path.is_file() for path in (tmp_path / removal.REMOVED).rglob("*")) > 50
+    removal.Leftovers(tmp_path).clear()
+    assert [*(tmp_path / removal.REMOVED).iterdir()] == []
+
+
 def test_a_directory_that_cannot_be_read_is_named(own_directory: Path) -> None:
     leftovers = removal.Leftovers(own_directory)
     (own_directory / "one").mkdir()
