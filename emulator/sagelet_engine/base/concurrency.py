@@ -79,11 +79,11 @@ class ConcurrencyLimit:
     @contextmanager
     def taken(self, account: str = "") -> Iterator[None]:
         """Takes one of the places while the block lasts, at most for a lease. Raises TooBusy."""
-        turn = _Turn(self, account)
-        if not self._enter(turn, MOST_WAITING_SECONDS):
-            raise TooBusy(f"Requests of account {account} take all that it may have")
-        before, _here.turn = _here.turn, turn
+        turn, before = _Turn(self, account), _here.turn
         try:
+            if not self._enter(turn, MOST_WAITING_SECONDS):
+                raise TooBusy(f"Requests of account {account} take all that it may have")
+            _here.turn = turn
             yield
         finally:
             _here.turn = before
@@ -115,12 +115,14 @@ class ConcurrencyLimit:
             self._pausing.append(turn)
             self._give()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while turn.began is None and (left := deadline - time.monotonic()) > 0:
-            turn.sleep(left)
-        with self._guard:
-            if turn.began is None:
-                self._pausing.remove(turn)
-                self._hold(turn)
+        try:
+            while turn.began is None and (left := deadline - time.monotonic()) > 0:
+                turn.sleep(left)
+        finally:
+            with self._guard:
+                if turn.began is None:
+                    self._pausing.remove(turn)
+                    self._hold(turn)
 
     def _enter(self, turn: _Turn, patience: float) -> bool:
         """Waits for a place. Returns False if there was none for so many seconds."""
@@ -131,12 +133,12 @@ class ConcurrencyLimit:
             self._waiting.setdefault(turn.account, deque()).append(turn)
             self._keeper = turn
         deadline = time.monotonic() + patience
-        while not self._has_place(turn):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return self._give_up(turn)
-            turn.sleep(min(left, LEASE_SECONDS) if self._keeper is turn else left)
-        return True
+        try:
+            while not self._has_place(turn) and (left := deadline - time.monotonic()) > 0:
+                turn.sleep(min(left, LEASE_SECONDS) if self._keeper is turn else left)
+        finally:
+            has_place = turn.began is not None or self._give_up(turn)
+        return has_place
 
     def _has_place(self, turn: _Turn) -> bool:
         if turn.began is not None:
@@ -146,7 +148,7 @@ class ConcurrencyLimit:
             return turn.began is not None
 
     def _give_up(self, turn: _Turn) -> bool:
-        """Stops waiting. Returns True if a place came at the last moment."""
+        """Stops waiting. Returns True if it has a place."""
         with self._guard:
             if turn.began is None:
                 self._drop(turn)
@@ -169,7 +171,8 @@ class ConcurrencyLimit:
         while len(self._holders) < self._number and (turn := self._next()) is not None:
             self._hold(turn)
             self._choose_keeper(turn)
-        if self._pausing and not self._waiting and not self._holders:
+        # Who waits now may not have a place: its account has too many requests that are overdue.
+        if self._pausing and not self._holders:
             self._hold(self._pausing.popleft())
 
     def _end_leases(self) -> None:
@@ -183,12 +186,16 @@ class ConcurrencyLimit:
     def _next(self) -> _Turn | None:
         """Takes the next waiting turn out of the line. The account then comes last."""
         for account in [*self._waiting]:
-            if self._overdue[account] < MOST_OVERDUE or self._waiting[account][0].is_overdue:
+            if self._begun(account) < MOST_OVERDUE or self._waiting[account][0].is_overdue:
                 turn = self._waiting[account][0]
                 self._waiting.move_to_end(account)
                 self._drop(turn)
                 return turn
         return None
+
+    def _begun(self, account: str) -> int:
+        """Returns how many requests of the account are overdue, or will be if they wait."""
+        return self._overdue[account] + sum(turn.account == account and not turn.is_overdue for turn in self._holders)
 
     def _drop(self, turn: _Turn) -> None:
         line = self._waiting[turn.account]

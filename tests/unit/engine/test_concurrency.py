@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,8 +73,7 @@ def test_so_many_at_once_and_another_while_one_is_away(threads: Threads) -> None
     until(lambda: threads.inside == ["writes"])
     for name in "abc":
         threads.wait(limit, name)
-    until(lambda: waiting(limit) == 1)
-    assert len(threads.inside) == 3
+    until(lambda: (waiting(limit), len(threads.inside)) == (1, 3))
     # Who has begun goes on: it waits for a place no longer than PATIENCE_SECONDS.
     come_back.set()
     until(lambda: "wrote" in threads.inside)
@@ -115,7 +115,64 @@ def test_an_account_whose_requests_wait_stops_no_other(threads: Threads) -> None
         threads.wait(limit, f"a{number}", "a")
     until(lambda: limit._overdue["a"] == concurrency.MOST_OVERDUE)
     with limit.taken("b"):
-        assert len(threads.inside) == concurrency.MOST_OVERDUE
+        assert waiting(limit) == 20
+    until(lambda: len(threads.inside) == concurrency.MOST_OVERDUE)
+
+
+def test_leases_that_end_one_by_one_let_no_more_in(monkeypatch: pytest.MonkeyPatch, threads: Threads) -> None:
+    now = 0.0
+    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
+    limit = ConcurrencyLimit(2)
+    for number in range(concurrency.MOST_OVERDUE + 20):
+        threads.wait(limit, f"a{number}", "a")
+        until(lambda number=number: len(threads.inside) + waiting(limit) == number + 1)
+        # Each begins half a lease after the one before.
+        now += concurrency.LEASE_SECONDS / 2
+    for _ in range(4 * concurrency.MOST_OVERDUE):
+        now += concurrency.LEASE_SECONDS / 2
+        with limit.taken("b"):
+            pass
+    assert waiting(limit) == 20
+
+
+def test_requests_that_may_have_no_place_do_not_slow_who_computes_long(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = ConcurrencyLimit(2)
+    for number in range(concurrency.MOST_OVERDUE + 1):
+        threads.wait(limit, f"a{number}", "a")
+    until(lambda: (limit._overdue["a"], waiting(limit)) == (concurrency.MOST_OVERDUE, 1))
+    monkeypatch.setattr(concurrency, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(concurrency, "PATIENCE_SECONDS", 3600.0)
+    done = threading.Event()
+
+    def long() -> None:
+        with limit.taken("b"):
+            pause()
+            done.set()
+
+    threads.begin(long)
+    until(done.is_set)
+
+
+@pytest.mark.usefixtures("no_lease_ends")
+def test_an_interruption_leaves_nothing_in_the_line(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = ConcurrencyLimit(1)
+    threads.wait(limit, "a")
+    until(lambda: threads.inside == ["a"])
+    monkeypatch.setattr(concurrency, "SLICE_SECONDS", 0.0)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(concurrency._Turn, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt), limit.taken():
+        pass
+    assert (waiting(limit), limit._keeper) == (0, None)
+    monkeypatch.setattr(limit, "_number", 2)
+    with pytest.raises(KeyboardInterrupt), limit.taken():
+        pause()
+    assert (len(limit._pausing), len(limit._holders)) == (0, 1)
 
 
 def test_a_request_that_waits_for_ever_is_refused(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
