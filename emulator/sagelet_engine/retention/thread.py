@@ -49,13 +49,14 @@ class RetentionThread(threading.Thread):
 
     def run(self) -> None:
         while not self._closing.is_set():
-            self._woken.clear()
             if self._left() <= 0:
                 self._looked, self._job_ended = time.monotonic(), False
                 self._look()
             else:
                 _warn(self._collector.clear())
             self._woken.wait(max(0.0, self._left()))
+            # After this it looks whether the engine closes. So nobody wakes it in vain.
+            self._woken.clear()
 
     def _left(self) -> float:
         """Returns the seconds until the next look."""
