@@ -331,7 +331,7 @@ class Metrics:
         return self._store.logs.metric_names(job.id)
 
     def curve(self, job: Job, name: str, most: int, host: str | None = None) -> list[Sample]:
-        """Returns a metric's samples; see Lines.curve."""
+        """Returns a metric's samples; see Logs.curve."""
         return self._store.logs.curve(job.id, name, most, host)
 
     def of_hosts(self, job: Job) -> list[MetricPoint]:

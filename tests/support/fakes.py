@@ -43,9 +43,9 @@ class FakeClock:
 class FakeObjects:
     """S3 in a directory."""
 
-    def __init__(self, root: Path, authorize: Authorize = allow_all) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self.authorize = authorize
+        self.authorize: Authorize = allow_all
         self.uploads: list[str] = []
         self.deletes: list[str] = []
         #: Buckets that do not exist. Any other is made when something is put into it.

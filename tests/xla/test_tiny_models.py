@@ -28,11 +28,12 @@ def directory(made: TinyModel, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_model_is_whole(directory: Path) -> None:
+def test_a_model_is_whole(made: TinyModel, directory: Path) -> None:
     import torch
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(directory)
+    assert (config.model_type, made.parameters < 200_000) == (made.family, True)
     model_class: Any = getattr(transformers, config.architectures[0])
     model, info = model_class.from_pretrained(directory, output_loading_info=True)
     assert not info["missing_keys"]

@@ -40,7 +40,7 @@ class Since(click.ParamType[datetime]):
 
 
 def list_options(kind: Kind) -> Callable[[Any], Any]:
-    """Adds the options of every list of jobs, as `listed: Listed`."""
+    """Adds the options of every list of jobs: `--status`, `--since`, `--limit` and the like."""
     options = (
         click.option(
             "--status",

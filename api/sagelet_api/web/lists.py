@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol
 
 from sagelet_api.web.listing import Asked, J, listed_page
 from sagelet_api.web.site import Site, context
@@ -96,7 +96,7 @@ def _rows(kind: ListedKind[J], jobs: Sequence[J]) -> Iterator[Row[J]]:
     return (Row(job, [heading.cell(job) for heading in kind.headings]) for job in jobs)
 
 
-def kept(*left_out: str, even_empty: Any = None) -> dict[str, list[str]]:
+def kept(*left_out: str, even_empty: str | None = None) -> dict[str, list[str]]:
     """Returns the query of a link that changes some parameters and keeps the others.
 
     `even_empty`: a parameter that means something without a value.

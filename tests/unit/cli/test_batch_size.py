@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagelet.testing import FastForward, Job
-from sagelet_api.cli import batch_probes
+from sagelet_api.cli import batch_probes, batch_size
+from sagelet_api.cli.batch_probes import Probe, Search
 from sagelet_api.cli.batch_search import (
     BATCH_NAMES,
     BadSearch,
@@ -117,6 +119,27 @@ def test_the_name_of_the_batch() -> None:
     )
     assert parameter_of({"--Batch-Size": "1", "epochs": "2"}, BATCH_NAMES) == "--Batch-Size"
     assert parameter_of({"eval_batch_size": "1"}, BATCH_NAMES) is None
+
+
+def test_a_gain_needs_both(capsys: pytest.CaptureFixture[str]) -> None:
+    search = Search("name", {}, "batch_size", Bounds.of(1, 100, 1, 8), None, Rule.LINEAR, {}, None)
+    native = Probe("n", False, 8, Outcome.FITS, 10.0, 2 * batch_size.GIB)
+    compiled = Probe("c", True, 20, Outcome.FITS, 1234.56, None)
+
+    def shown(*probes: Probe) -> list[list[str]]:
+        batch_size._show(search, probes, as_json=False)
+        return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+
+    assert shown(native, compiled) == [
+        ["Batch size", "8", "20", "2.50x"],
+        ["Learning rate", "-", "-", ""],
+        ["Speed (samples/s)", "10", "1235", "123.46x"],
+        ["Memory (GiB)", "2.00", "-", ""],
+        ["Training job", "n", "c", ""],
+    ]
+    silent = replace(compiled, samples_per_second=None)
+    assert shown(native, silent)[2] == ["Speed (samples/s)", "10", "-", ""]
+    assert shown(compiled)[0] == ["Batch size", "-", "20", ""]
 
 
 # --- whole searches ---------------------------------------------------------------------------------------------------

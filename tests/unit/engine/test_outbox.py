@@ -3,7 +3,6 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from sagelet_engine.store.jobs import Store
 from support.fakes import FakeStatuses
 from support.world import World, key, request, until
 
-SCHEMAS = Path(__file__).parents[2] / "data" / "schemas"
 LIFE = ["Starting", "Downloading", "Training", "Uploading", "Completed"]
 
 

@@ -57,7 +57,7 @@ class JobOperations(ABC, Generic[J]):
         engine: Engine,
         jobs: JobsOf[J],
         has_repository: Callable[[str, str, str], bool],
-        may_assume: RoleCheck = any_role,
+        may_assume: RoleCheck,
     ) -> None:
         """`jobs`: those of all accounts and regions. `has_repository`: asks ECR, by account, region and name."""
         self._engine = engine

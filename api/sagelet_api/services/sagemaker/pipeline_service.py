@@ -21,7 +21,7 @@ from sagelet_api.protocol.shapes import NOT_NULL
 from sagelet_api.protocol.validation import constraint_error, validation_errors
 from sagelet_api.services.sagemaker import pipeline_versions as versions
 from sagelet_api.services.sagemaker import pipeline_view
-from sagelet_api.services.sagemaker.job_operations import RoleCheck, any_role
+from sagelet_api.services.sagemaker.job_operations import RoleCheck
 from sagelet_api.services.sagemaker.pipeline_shapes import check_shapes
 from sagelet_api.services.sagemaker.tags import MAX_TAGS, Taggable, Tags, tags_of
 from sagelet_api.services.sagemaker.user_context import WhoCalls
@@ -58,7 +58,7 @@ _PIPELINE = re.compile(r"pipeline/([^/]+)", re.IGNORECASE)
 class PipelineOperations:
     """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
 
-    def __init__(self, engine: Engine, who: WhoCalls, may_assume: RoleCheck = any_role) -> None:
+    def __init__(self, engine: Engine, who: WhoCalls, may_assume: RoleCheck) -> None:
         self._engine = engine
         self._who = who
         self._pipelines = engine.pipelines

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.services.sagemaker import processing_rules, processing_view, training_rules
-from sagelet_api.services.sagemaker.job_operations import JobOperations, RoleCheck, any_role
+from sagelet_api.services.sagemaker.job_operations import JobOperations, RoleCheck
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.listing import ListedJob
@@ -17,9 +17,7 @@ from sagelet_engine.model.processing import ProcessingJob
 class ProcessingJobs(JobOperations[ProcessingJob]):
     noun = "ProcessingJob"
 
-    def __init__(
-        self, engine: Engine, has_repository: Callable[[str, str, str], bool], may_assume: RoleCheck = any_role
-    ) -> None:
+    def __init__(self, engine: Engine, has_repository: Callable[[str, str, str], bool], may_assume: RoleCheck) -> None:
         super().__init__(engine, engine.processing, has_repository, may_assume)
 
     def check_rules(self, key: JobKey, request: Request) -> None:

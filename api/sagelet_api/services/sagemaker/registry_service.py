@@ -13,7 +13,7 @@ from sagelet_api.protocol.aws_errors import ConflictException, ValidationExcepti
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations
 from sagelet_api.services.sagemaker import registry_view as view
-from sagelet_api.services.sagemaker.job_operations import RoleCheck, any_role
+from sagelet_api.services.sagemaker.job_operations import RoleCheck
 from sagelet_api.services.sagemaker.tags import MAX_TAGS, Taggable, Tags, tags_of
 from sagelet_api.services.sagemaker.user_context import WhoCalls
 from sagelet_engine.base.errors import RegistryInUse, RegistryNameInUse, RegistryNotFound, TooManyTags
@@ -30,7 +30,7 @@ _NOT_SHOWN = ("Tags", "ClientToken")
 class RegistryOperations:
     """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
 
-    def __init__(self, engine: Engine, who: WhoCalls, may_assume: RoleCheck = any_role) -> None:
+    def __init__(self, engine: Engine, who: WhoCalls, may_assume: RoleCheck) -> None:
         self._registry = engine.registry
         self._now_ms = engine.now_ms
         self._who = who

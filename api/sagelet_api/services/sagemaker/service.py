@@ -8,7 +8,7 @@ from dataclasses import replace
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
 from sagelet_api.services.sagemaker import search, training_rules, training_updates, training_view
-from sagelet_api.services.sagemaker.job_operations import JobOperations, RoleCheck, any_role, existing, job_query
+from sagelet_api.services.sagemaker.job_operations import JobOperations, RoleCheck, existing, job_query
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKey
@@ -20,9 +20,7 @@ from sagelet_engine.model.training import TrainingJob
 class TrainingJobs(JobOperations[TrainingJob]):
     noun = "TrainingJob"
 
-    def __init__(
-        self, engine: Engine, has_repository: Callable[[str, str, str], bool], may_assume: RoleCheck = any_role
-    ) -> None:
+    def __init__(self, engine: Engine, has_repository: Callable[[str, str, str], bool], may_assume: RoleCheck) -> None:
         super().__init__(engine, engine.jobs, has_repository, may_assume)
 
     def check_rules(self, key: JobKey, request: Request) -> None:
