@@ -2,13 +2,11 @@
 
 import http.client
 import json
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from sagelet_api.protocol.calls import Environ, StartResponse
-from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web import PREFIX
 from sagelet_engine.base.errors import SageletError
 from support.api_world import ApiWorld
@@ -152,12 +150,11 @@ def test_a_signed_curl_gets_s3s_answers(server: Front) -> None:
     assert "NoSuchBucket" in text
 
 
-def test_a_control_endpoint_that_is_none_tells_the_way_to_the_page(tmp_path: Path, bridge: MotoBridge) -> None:
-    with ApiWorld(tmp_path, bridge) as world:
-        status, kind, text = ask(world.port, "/_sagelet/nothing", CURL)
-        assert (status, kind) == (404, "application/json")
-        assert json.loads(text)["message"].endswith(f"The web page is http://localhost:{world.port}/")
-        assert "has no training job" in ask(world.port, "/_sagelet/jobs/x/compilation", CURL)[2]
+def test_a_control_endpoint_that_is_none_tells_the_way_to_the_page(server: Front) -> None:
+    status, kind, text = ask(server.port, "/_sagelet/nothing", CURL)
+    assert (status, kind) == (404, "application/json")
+    assert json.loads(text)["message"].endswith(f"The web page is http://localhost:{server.port}/")
+    assert "has no training job" in ask(server.port, "/_sagelet/jobs/x/compilation", CURL)[2]
 
 
 @pytest.mark.parametrize("path", ["/_sagelet/nothing", "/_sagelet/jobs/a/nothing"])
