@@ -20,6 +20,7 @@ from sagelet_api.cli.batch_search import (
     Rule,
     parameter_of,
 )
+from sagelet_api.cli.kind_rows import described
 from sagelet_api.cli.kinds import JobName
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, console, show_rows
@@ -184,7 +185,7 @@ def _request(
     if file is not None:
         request = _of_file(aws, server, file, name, given, options)
     else:
-        shown = TRAINING.describe(aws, server, str(job))
+        shown = described(TRAINING, aws, server, str(job))
         members = rule_book("sagemaker").input_shape("CreateTrainingJob").members
         request = {member: value for member, value in shown.items() if member in members}
     request = {member: value for member, value in request.items() if member not in _LEFT_OUT}

@@ -1,4 +1,4 @@
-"""`sagelet completion`: completes commands in a shell, and names of training and tuning jobs."""
+"""`sagelet completion`: completes commands in a shell, and names of training, tuning and processing jobs."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -19,8 +19,8 @@ SETUP = {
 def completion(context: click.Context, shell: str) -> None:
     """Print the shell code that completes sagelet's commands.
 
-    It completes commands, options and their values, and the names of training jobs and tuning jobs, which
-    come from the server.
+    It completes commands, options and their values, and the names of training, tuning and processing jobs, which come
+    from the server.
     """
     found = get_completion_class(shell)
     assert found is not None

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.cli.exit_codes import DONE, ERROR
+from sagelet_api.cli.kind_rows import naming_its_kind
 from sagelet_api.cli.kinds import JobName
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
@@ -40,7 +41,8 @@ def doctor(context: click.Context, job: str | None, as_json: bool, server: Serve
     """
     if job is None:
         context.exit(_machine(server, as_json=as_json))
-    answer = TRAINING.ask(server, job, "doctor")
+    with naming_its_kind(TRAINING, server, job):
+        answer = TRAINING.ask(server, job, "doctor")
     if as_json:
         echo_json(answer)
         return

@@ -43,7 +43,7 @@ EXECUTION = Kind(
     operations="pipeline_execution",
     words="execution",
     command="sagelet pipelines",
-    lists=LISTS,
+    lists="sagelet pipelines executions PIPELINE",
     path="pipelines",
     columns=(
         Column("EXECUTION", lambda job: label(job["PipelineExecutionArn"])),

@@ -4,7 +4,7 @@ import click
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
-from sagelet_api.cli.kind_rows import described, named
+from sagelet_api.cli.kind_rows import described, named, naming_its_kind
 from sagelet_api.cli.kinds import Job, Kind
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.text import echo_json
@@ -91,7 +91,8 @@ def interrupt(name: str, as_json: bool, server: Server) -> None:
 
     The job gets SIGTERM, the grace period and a last sync of checkpoints. Then it starts again.
     """
-    answer = TRAINING.ask(server, name, "interrupt", "POST")
+    with naming_its_kind(TRAINING, server, name):
+        answer = TRAINING.ask(server, name, "interrupt", "POST")
     if as_json:
         echo_json(answer)
         return

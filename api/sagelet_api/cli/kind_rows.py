@@ -1,6 +1,7 @@
 """All kinds of jobs, and how commands find a job of one of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -21,9 +22,17 @@ def described(kind: Kind, aws: Aws, server: Server, name: str) -> Job:
 
     Raises NoSuchJob, ServerRefused, NoServer.
     """
-    try:
+    with naming_its_kind(kind, server, name, aws):
         return kind.describe(aws, server, name)
+
+
+@contextmanager
+def naming_its_kind(kind: Kind, server: Server, name: str, aws: Aws | None = None) -> Iterator[None]:
+    """Has the error for a missing job name the kind that has one of this name."""
+    try:
+        yield
     except NoSuchJob as missing:
+        aws = aws or Aws(server)
         for other in KINDS:
             if other is not kind and other.exists(aws, name):
                 raise NoSuchJob(f"{name} is a {other.words}: `{other.command}` has {other.offers}") from missing

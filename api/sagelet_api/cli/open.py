@@ -10,7 +10,7 @@ import click
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.kind_rows import KINDS
-from sagelet_api.cli.kinds import JobName, Kind
+from sagelet_api.cli.kinds import JobName, Kind, NoSuchJob
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.text import echo_json
 from sagelet_api.cli.training_jobs import TRAINING
@@ -49,8 +49,12 @@ def _kind(server: Server, name: str) -> Kind:
     for kind in KINDS:
         if kind.exists(aws, name):
             return kind
-    TRAINING.describe(aws, server, name)
-    return TRAINING
+    words = [kind.words.removesuffix(" job") for kind in KINDS]
+    commands = ", ".join(f"`{kind.lists}`" for kind in KINDS)
+    raise NoSuchJob(
+        f"Account {server.account} has no {', '.join(words[:-1])} or {words[-1]} job {name} in {server.region} on "
+        f"{server.words}: {commands} list them; --account and --region name others"
+    )
 
 
 def page_of(server: Server, job: str | None, kind: Kind = TRAINING) -> str:

@@ -31,7 +31,11 @@ class NotAParameter(SageletError):
 _PIPELINES: Sequence[Column[Shown]] = (
     Column("NAME", lambda one: one["PipelineName"]),
     Column("CREATED", lambda one: age(one["CreationTime"]), plain=lambda one: iso(one["CreationTime"]), optional=1),
-    Column("LAST STARTED", lambda one: age(one["LastExecutionTime"]) if "LastExecutionTime" in one else "never"),
+    Column(
+        "LAST STARTED",
+        lambda pipeline: age(pipeline["LastExecutionTime"]) if "LastExecutionTime" in pipeline else "never",
+        plain=lambda pipeline: iso(pipeline["LastExecutionTime"]) if "LastExecutionTime" in pipeline else "never",
+    ),
 )
 _STEPS: Sequence[Column[Shown]] = (
     Column("STEP", lambda step: step["StepName"]),
@@ -193,7 +197,9 @@ def retry(execution: str, as_json: bool, server: Server) -> None:
     """
     aws = Aws(server)
     arn = arn_of(aws, server, execution)
-    aws.call("sagemaker", "retry_pipeline_execution", PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
+    token = uuid.uuid4().hex
+    with EXECUTION.known(server, arn):
+        aws.call("sagemaker", "retry_pipeline_execution", PipelineExecutionArn=arn, ClientRequestToken=token)
     _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
 
 

@@ -13,10 +13,12 @@ from sagelet_engine.model.job import JobKind
 
 
 def processed_seconds(job: Job) -> int:
-    """Returns the whole seconds of processing, so far or in total."""
+    """Returns the seconds of processing, so far or in total: whole epoch seconds, end minus start, as the bill and the
+    page count them (`Job.training_seconds`).
+    """
     start: datetime = job["ProcessingStartTime"]
     end: datetime = job.get("ProcessingEndTime", datetime.now(timezone.utc))
-    return max(0, int((end - start).total_seconds()))
+    return max(0, int(end.timestamp()) - int(start.timestamp()))
 
 
 def _outcome(_aws: Aws, job: Job) -> Iterator[str]:

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sagelet_api.cli.kind_rows import named
+from sagelet_api.cli.kind_rows import named, naming_its_kind
 from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.text import echo_json
@@ -28,10 +28,10 @@ def report(name: str, as_json: bool, server: Server) -> None:
     """Show what compiling did for a job.
 
     Shows compilations, steps, transfers and graph breaks, by worker and by line of the script, also while it runs.
-    --json gives
-    the report as `sagelet docs compiler-report` describes it.
+    --json gives the report as `sagelet docs compiler-report` describes it.
     """
-    answer = TRAINING.ask(server, name, "compiler-report")
+    with naming_its_kind(TRAINING, server, name):
+        answer = TRAINING.ask(server, name, "compiler-report")
     if as_json:
         echo_json(answer)
         return

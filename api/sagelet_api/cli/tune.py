@@ -65,7 +65,7 @@ for command in (
     batch_size,
     list_command(TUNING),
     wait_command(TUNING),
-    stop_command(TUNING, "Its training jobs are stopped, too. Returns at once. "),
+    stop_command(TUNING, "Their training jobs are stopped, too. Returns at once. "),
     delete_command(TUNING, "Their training jobs stay."),
 ):
     tune.add_command(command)

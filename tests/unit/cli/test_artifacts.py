@@ -226,7 +226,9 @@ def test_the_address_of_a_page_is_printed(world: ApiWorld, put: object, sagelet:
     shown = world.page(url.partition(str(world.port))[2])
     assert (shown.status, "done" in shown.data.decode()) == (200, True)
     assert json.loads(sagelet("open", "--json").stdout)["url"].partition("?")[0].endswith("/_sagelet/ui/")
-    assert sagelet("open", "nope").exit_code == 1
+    nope = sagelet("open", "nope")
+    assert nope.exit_code == 1
+    assert "has no training, tuning or processing job nope in" in nope.stderr
 
 
 @pytest.mark.parametrize(("screen", "opened"), [({"DISPLAY": ":0"}, True), ({}, False)])

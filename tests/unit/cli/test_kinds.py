@@ -84,6 +84,16 @@ def test_a_host_that_a_processing_job_has_not_is_wrong_usage(world: ApiWorld, sa
     assert "has printed nothing" in silent.stderr
 
 
+def test_a_name_that_another_kind_cannot_have_is_no_mistake(world: ApiWorld, sagelet: Sagelet) -> None:
+    """A tuning job's name has 32 characters at most, that of other jobs 63."""
+    name = "pytorch-training-2026-11-29-19-02-34-914"
+    world.sagemaker.create_processing_job(**processing_request(name))
+    assert f"/processing/{name}?" in sagelet("open", name).stdout
+    assert f"{name} is a processing job" in sagelet("describe", name).stderr
+    for command in (("describe",), ("open",), ("processing", "describe")):
+        assert f"job {name}x in us-east-1" in sagelet(*command, f"{name}x").stderr, command
+
+
 def test_a_list_of_processing_jobs_is_limited_and_filtered(world: ApiWorld, sagelet: Sagelet) -> None:
     for number in range(103):
         world.sagemaker.create_processing_job(**processing_request(f"clean-{number:03d}"))

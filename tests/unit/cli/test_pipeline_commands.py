@@ -47,7 +47,9 @@ def test_start_waits_and_its_exit_code_says_how_it_ended(checks: ApiWorld, sagel
     assert [one["StepName"] for one in steps] == ["check", "large"]
     first = sagelet("pipelines", "describe", listed[1][0], "--json").stdout
     assert [one["StepName"] for one in json.loads(first)["PipelineExecutionSteps"]] == ["check"]
-    assert sagelet("pipelines", "list").stdout.startswith("Checks\t")
+    # In a pipe, times are UTC.
+    name, *times = sagelet("pipelines", "list").stdout.rstrip("\n").split("\t")
+    assert (name, [time[-1] for time in times], times[1]) == ("Checks", ["Z", "Z"], listed[0][2])
 
 
 def test_stop_and_retry(world: ApiWorld, sagelet: Sagelet) -> None:
@@ -82,6 +84,9 @@ def test_stop_and_retry(world: ApiWorld, sagelet: Sagelet) -> None:
         (("start", "none"), "has no pipeline none"),
         (("describe", "Checks"), "never started"),
         (("steps", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
+        (("stop", "Checks/abcdefghijkl"), "`sagelet pipelines executions PIPELINE` lists them"),
+        (("wait", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
+        (("retry", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("describe", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("start", "Checks", "-p", "N"), "write NAME=VALUE"),
         (("start", "Checks", "-p", "M=1"), "has no parameter M"),

@@ -60,6 +60,19 @@ def test_describe_and_logs(three: ApiWorld, sagelet: Sagelet) -> None:
     assert "done: Completed; processed" in followed.stderr
 
 
+def test_the_time_is_that_of_the_page_and_of_the_bill(world: ApiWorld, sagelet: Sagelet) -> None:
+    """From 0.6 s of a second to 0.1 s of the next is a second, as of training jobs."""
+    world.clock.turn(1.6 - world.clock.now_ms() % 1000 / 1000)
+    world.sagemaker.create_processing_job(**processing_request("short"))
+    short = host(world, "short")
+    world.clock.turn(0.5)
+    short.end(0)
+    until(lambda: job(world, "short").terminal)
+    assert (job(world, "short").training_seconds, job(world, "short").billable_seconds) == (1, 1)
+    assert "processed 1 s" in sagelet("processing", "wait", "short").stdout
+    assert "Time\t1 s\n" in sagelet("processing", "describe", "short").stdout
+
+
 def test_stop_wait_and_delete(three: ApiWorld, sagelet: Sagelet) -> None:
     assert "stop it first (`sagelet processing stop running`)" in sagelet("processing", "delete", "running").stderr
     assert sagelet("processing", "stop", "running").stdout == "running: Stopping\n"
@@ -76,8 +89,18 @@ def test_stop_wait_and_delete(three: ApiWorld, sagelet: Sagelet) -> None:
 
 
 def test_the_commands_of_training_jobs_name_these(three: ApiWorld, sagelet: Sagelet) -> None:
-    for command in ("describe", "logs", "stop", "wait"):
-        told = sagelet(command, "done")
+    asks = (
+        ("describe",),
+        ("logs",),
+        ("stop",),
+        ("wait",),
+        ("doctor",),
+        ("report",),
+        ("interrupt",),
+        ("tune", "batch-size"),
+    )
+    for command in asks:
+        told = sagelet(*command, "done")
         assert told.exit_code == 1
         assert "done is a processing job: `sagelet processing` has list" in told.stderr
 
