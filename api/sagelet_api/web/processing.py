@@ -39,7 +39,7 @@ LISTED = ListedKind[ProcessingJob](
     statuses=[status.value for status in JobStatus],
     headings=(
         Heading("Created", lambda job: clock(job.created_ms), "created", "created"),
-        Heading("Ran", ran_text, ""),
+        Heading("Ran for", ran_text, "right"),
         Heading("Instances", instances_text, "instances"),
         Heading("Message", lambda job: job.failure_reason or job.exit_message or "", "value reason"),
     ),
