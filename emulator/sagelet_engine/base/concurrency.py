@@ -4,8 +4,8 @@ SQLite releases the lock at every row. Each time, all threads that wait for it c
 
 A place is a lease. When others wait and LEASE_SECONDS are over, the place is theirs, whatever its holder does: it may
 wait for the disk, for a lock or for a tree of files. So no code can keep others from computing, and none has to say
-that it waits. `away` only gives a place back sooner. Loops over what a client has sent call `pause`, so that who
-computes long does so while nobody else computes.
+that it waits. `away` only gives a place back sooner. Loops over what a client has sent call `pause`, so that a
+long computation goes on while nobody else computes.
 """
 
 import threading

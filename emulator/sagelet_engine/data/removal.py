@@ -50,7 +50,7 @@ class Leftovers:
         self._root = data / REMOVED
         self._closing = closing
         self._guard = threading.Lock()
-        #: Held while something is deleted. Who counts what goes holds it from before it moves something here.
+        #: Held while something is deleted. A caller that counts what goes holds it from its `take` to its `clear`.
         self.clearing = threading.RLock()
         #: Bytes of entries where they are known.
         self._sizes: dict[str, int] = {}

@@ -60,7 +60,7 @@ def main(family: str, name: str, directory: Path) -> None:
     # Clients from before 2023 know no other format.
     torch.save(model.state_dict(), directory / "pytorch_model.bin")
     if family == "bert":
-        # As the real one says, whose weights also have a head for the next sentence.
+        # The real model's configuration names this class, although its weights also have a head for the next sentence.
         model.config.architectures = ["BertForMaskedLM"]
         model.config.save_pretrained(directory)
     if family != "t5":
