@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class Surroundings:
     """What a server works with: time, hosts of jobs, AWS's other services, objects of jobs, and a port.
 
-    Whoever simulates some of them puts their own in these places, as tests do.
+    Tests put simulated ones here.
     """
 
     clock: Clock = field(default_factory=SystemClock)

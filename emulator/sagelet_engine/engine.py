@@ -124,7 +124,7 @@ class Engine:
         """
         self._settings, self._runtime = settings, runtime
         with ExitStack() as undo:
-            # What a part needs is a local: one that is not there yet is an error that mypy sees.
+            # Parts take what they need from local variables: mypy reports one that is used before it is assigned.
             self._lock = lock = lock or lock_directory(settings.data)
             undo.callback(lock.close)
             #: A request takes a place of it while it computes, and leaves it while a commit waits for the disk.

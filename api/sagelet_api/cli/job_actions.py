@@ -1,4 +1,4 @@
-"""`sagelet stop`, `sagelet interrupt` and `sagelet delete`, and the first and the last for other kinds of jobs."""
+"""`sagelet stop`, `sagelet interrupt` and `sagelet delete`. Jobs of other kinds are stopped and deleted likewise."""
 
 import click
 

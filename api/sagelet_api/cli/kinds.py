@@ -83,11 +83,11 @@ class Kind:
     log_group: str = ""
     #: The member that is more precise than {noun}Status.
     precise: str = ""
-    #: Its commands, for somebody who has tried those of another kind.
+    #: Its commands, as an error lists them for a user who has tried those of another kind.
     offers: str = ""
     #: The member that tells one from another: {noun}Name, or {noun}Arn.
     key: str = "Name"
-    #: Makes of its value what people read.
+    #: Returns what people read in place of its value.
     label: Callable[[str], str] = str
     statuses: Sequence[str] = STATUSES
     ended: frozenset[str] = ENDED

@@ -44,7 +44,8 @@ class _Turn:
         #: When it got its place, by the monotonic clock. None: it has none.
         self.began: float | None = None
         self.is_overdue = False
-        #: Has an item when the turn gets a place, or shall look at the clock. In C: a semaphore is Python.
+        #: Gets an item when the turn gets a place or has to look at the clock. SimpleQueue is written in C, and
+        #: threading.Semaphore in Python.
         self.woken: SimpleQueue[None] = SimpleQueue()
 
     def sleep(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ from sagelet_engine.images.platform import ARCHITECTURE, PLATFORM, architecture
 
 
 class ProgramFailed(SageletError):
-    """A program ended with another status than 0. The text is its output."""
+    """A program ended with a status other than 0. The text is its output."""
 
 
 class Written(NamedTuple):

@@ -101,7 +101,7 @@ def test_the_page_of_a_tuning_job_is_opened(tuned: ApiWorld, sagelet: Sagelet) -
     assert tuned.page(url.partition(str(tuned.port))[2]).status == 200
     done = sagelet("open", "neither")
     assert done.exit_code == 1
-    assert "has no training job neither" in done.stderr
+    assert "has no training, tuning or processing job neither" in done.stderr
 
 
 def test_lists_leave_out_trials_or_show_those_of_one_tuning_job(tuned: ApiWorld, sagelet: Sagelet) -> None:

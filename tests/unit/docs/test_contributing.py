@@ -56,7 +56,7 @@ def is_there(name: str) -> bool:
             (base / name).exists() or [*base.glob(name), *base.glob(f"*/{name}"), *base.glob(f"tests/unit/*/{name}")]
             for base in BASES
         )
-    return name in NAMES | {"ApiWorld", "FAILING", "LAST_RESORT", "WITHOUT_SCRIPT", "_MODULES"}
+    return name in NAMES | {"ApiWorld", "FAILING", "KINDS", "LAST_RESORT", "WITHOUT_SCRIPT", "_MODULES"}
 
 
 def test_the_table_has_the_ten_common_changes() -> None:
