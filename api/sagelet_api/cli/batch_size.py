@@ -22,10 +22,9 @@ from sagelet_api.cli.batch_search import (
 )
 from sagelet_api.cli.kind_rows import described
 from sagelet_api.cli.kinds import JobName
-from sagelet_api.cli.options import json_option, server_options
+from sagelet_api.cli.options import json_option, pairs, server_options
 from sagelet_api.cli.output import Column, console, show_rows
 from sagelet_api.cli.quantities import Size
-from sagelet_api.cli.submission import pairs
 from sagelet_api.cli.submit import DAY, DOCUMENTS, SCRIPTS, existing, from_document, from_script
 from sagelet_api.cli.text import echo_json, say, until_reader_ends
 from sagelet_api.cli.training_jobs import TRAINING

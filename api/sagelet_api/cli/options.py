@@ -1,7 +1,7 @@
 """Options that many commands have: the server, the account, the data directory, and output for programs."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -198,3 +198,16 @@ def checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Param
             raise click.BadParameter(str(error)) from error
 
     return checked_value
+
+
+def pairs(texts: Sequence[str], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Parses `K=V`, each key once. Raises UsageError for another form, which names `form`."""
+    parsed: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"{option} {text}: must be of the form {form}")
+        if name in parsed:
+            raise click.UsageError(f"{option} {text}: {name} is there twice")
+        parsed[name] = value
+    return parsed

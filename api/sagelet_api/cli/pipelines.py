@@ -11,21 +11,16 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.executions import EXECUTION, LISTS, arn_of, executions_of, label
 from sagelet_api.cli.job_actions import stopped
 from sagelet_api.cli.kinds import known
-from sagelet_api.cli.options import json_option, server_options
+from sagelet_api.cli.options import json_option, pairs, server_options
 from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
 from sagelet_api.cli.text import echo_json, iso, say, until_reader_ends
 from sagelet_api.cli.wait import exit_code, until_ended
 from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
-from sagelet_engine.base.errors import SageletError
 
 #: A PipelineSummary, a PipelineExecutionSummary or a PipelineExecutionStep.
 Shown = Mapping[str, Any]
-
-
-class NotAParameter(SageletError):
-    """A parameter is not of the form NAME=VALUE."""
 
 
 _PIPELINES: Sequence[Column[Shown]] = (
@@ -149,9 +144,9 @@ def start(
     """
     aws = Aws(server)
     asked = {"PipelineName": name, "ClientRequestToken": uuid.uuid4().hex}
-    given = [_parameter(text) for text in parameters]
+    values = [{"Name": name, "Value": value} for name, value in pairs(parameters, "-p").items()]
     with known(server, f"pipeline {name}", LISTS):
-        arn = EXECUTION.name(aws.call("sagemaker", "start_pipeline_execution", PipelineParameters=given, **asked))
+        arn = EXECUTION.name(aws.call("sagemaker", "start_pipeline_execution", PipelineParameters=values, **asked))
     if not wait:
         _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
         return
@@ -228,13 +223,6 @@ def _say_failures(steps: Iterable[Shown]) -> None:
     for step in steps:
         if "FailureReason" in step:
             say(f"{step['StepName']}: {step['FailureReason']}", err=True)
-
-
-def _parameter(text: str) -> dict[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise NotAParameter(f"{text} is not a parameter: write NAME=VALUE")
-    return {"Name": name, "Value": value}
 
 
 def _steps_of(aws: Aws, arn: str) -> list[Shown]:

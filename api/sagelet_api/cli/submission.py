@@ -193,16 +193,3 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
-
-
-def pairs(texts: tuple[str, ...], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
-    """Parses `K=V`, each key once. Raises BadSource for another form, which names `form`."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name:
-            raise BadSource(f"{option} {text}: must be of the form {form}")
-        if name in found:
-            raise BadSource(f"{option} {text}: {name} is there twice")
-        found[name] = value
-    return found

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.documents import BadDocument, read_document, request_from
 from sagelet_api.cli.logs import JobLog, Printer, print_log
-from sagelet_api.cli.options import json_option, server_options
+from sagelet_api.cli.options import json_option, pairs, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.submission import (
     COMPILE,
@@ -21,7 +21,6 @@ from sagelet_api.cli.submission import (
     input_files,
     new_name,
     own_bucket,
-    pairs,
     role_of,
     upload_input,
     upload_sources,

@@ -88,7 +88,6 @@ def test_stop_and_retry(world: ApiWorld, sagelet: Sagelet) -> None:
         (("wait", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("retry", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
         (("describe", "Checks/abcdefghijkl"), "has no execution checks/abcdefghijkl"),
-        (("start", "Checks", "-p", "N"), "write NAME=VALUE"),
         (("start", "Checks", "-p", "M=1"), "has no parameter M"),
         (("wait", "Checks/none"), "no execution checks/none in us-east-1"),
         (("stop", "Checks/none"), "no execution checks/none in us-east-1"),
@@ -102,3 +101,9 @@ def test_errors_name_what_is_missing(
 ) -> None:
     ran = sagelet("pipelines", *words)
     assert (ran.exit_code, says in ran.stderr) == (1, True), ran.output
+
+
+def test_parameters_of_another_form_are_wrong_usage(checks: ApiWorld, sagelet: Sagelet) -> None:
+    for words, says in ((("-p", "N"), "-p N: must be of the form NAME=VALUE"), (("-p", "N=1", "-p", "N=2"), "twice")):
+        ran = sagelet("pipelines", "start", "Checks", *words)
+        assert (ran.exit_code, says in ran.stderr) == (2, True), ran.output

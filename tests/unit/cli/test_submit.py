@@ -382,6 +382,20 @@ def test_a_script_is_relative_to_the_source_directory_as_an_entry_point_is(
         (["-p", "novalue"], "-p novalue: must be of the form NAME=VALUE"),
         (["--input", "train.csv"], "--input train.csv: must be of the form CHANNEL=SOURCE"),
         (["-p", "a=1", "-p", "a=2"], "a is there twice"),
+    ],
+)
+def test_values_of_another_form_are_wrong_usage(
+    world: ApiWorld, sagelet: Sagelet, tmp_path: Path, options: list[str], told: str
+) -> None:
+    done = sagelet("submit", str(written(tmp_path, "train.py", "")), *options)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert world.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
         (["--instance-type", "ml.nothing"], "The options make no valid CreateTrainingJob request:"),
         (["--instance-type", "ml.p3.2xlarg"], "did you mean ml.p3.2xlarge?"),
         (["--name", "no_underscore"], "at 'trainingJobName'"),
