@@ -46,7 +46,7 @@ class JobOperations(ABC, Generic[J]):
     """The operations on the jobs of one kind: AWS's names follow from its noun. Each handler takes the call and its
     validated request, and returns the members of the answer.
 
-    A kind has rules (`check`) and views (`described`, `summary`) of its own.
+    A kind has rules (`check_rules`, `image_problem`) and views (`described`, `summary`) of its own.
     """
 
     #: As in AWS's names: Create{noun}, {noun}Name, {noun}Summaries.
