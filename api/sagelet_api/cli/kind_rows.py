@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.kinds import Job, JobName, Kind, NoSuchJob
+from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.kinds import INVALID, Job, JobName, Kind, NoSuchJob
 from sagelet_api.cli.processing_jobs import PROCESSING
 from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.tuning_jobs import TUNING
@@ -28,10 +29,14 @@ def described(kind: Kind, aws: Aws, server: Server, name: str) -> Job:
 
 @contextmanager
 def naming_its_kind(kind: Kind, server: Server, name: str, aws: Aws | None = None) -> Iterator[None]:
-    """Has the error for a missing job name the kind that has one of this name."""
+    """Has the error for a missing job, or for a name that no job of the kind can have, name the kind that has one of
+    this name.
+    """
     try:
         yield
-    except NoSuchJob as missing:
+    except (NoSuchJob, ServerRefused) as missing:
+        if isinstance(missing, ServerRefused) and missing.code != INVALID:
+            raise
         aws = aws or Aws(server)
         for other in KINDS:
             if other is not kind and other.exists(aws, name):

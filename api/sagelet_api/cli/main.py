@@ -84,15 +84,6 @@ class Sectioned(Suggesting):
             click.echo(err=True)
             context.exit(INTERRUPTED)
 
-    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
-        try:
-            return super().parse_args(context, words)
-        except click.NoSuchOption as error:
-            if error.possibilities:
-                raise
-            behind = f"Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
-            raise click.UsageError(f"{error.format_message()} {behind}", context) from error
-
     def elsewhere(self, _context: click.Context) -> Mapping[str, str]:
         return ELSEWHERE
 

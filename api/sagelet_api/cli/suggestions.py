@@ -43,6 +43,9 @@ _SAME = (
     frozenset({"get", "download", "pull"}),
 )
 
+#: The least likeness of a mistyped option, as of difflib. --json is 0.67 like --version.
+_TYPO = 0.8
+
 
 def did_you_mean(word: str, commands: Sequence[str], elsewhere: Mapping[str, str]) -> list[str]:
     """Returns the likeliest commands first. Empty if none is similar. `elsewhere`: words of other programs."""
@@ -63,6 +66,17 @@ class Suggesting(click.Group):
         """What other programs call its commands."""
         own = self.list_commands(context)
         return {word: name for words in _SAME for name in own if name in words for word in words - {name}}
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, words)
+        except click.NoSuchOption as error:
+            from difflib import get_close_matches
+
+            if get_close_matches(error.option_name, error.possibilities or (), cutoff=_TYPO):
+                raise
+            behind = f"Options of a command stand behind its name: {_path(context)} COMMAND {error.option_name}"
+            raise click.UsageError(f"{error.message} {behind}", context) from error
 
     def resolve_command(
         self, context: click.Context, words: list[str]

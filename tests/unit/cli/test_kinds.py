@@ -89,7 +89,9 @@ def test_a_name_that_another_kind_cannot_have_is_no_mistake(world: ApiWorld, sag
     name = "pytorch-training-2026-11-29-19-02-34-914"
     world.sagemaker.create_processing_job(**processing_request(name))
     assert f"/processing/{name}?" in sagelet("open", name).stdout
-    assert f"{name} is a processing job" in sagelet("describe", name).stderr
+    for command in (("describe",), ("tune", "describe"), ("tune", "best"), ("tune", "wait")):
+        assert f"{name} is a processing job" in sagelet(*command, name).stderr, command
+    assert "at 'hyperParameterTuningJobName'" in sagelet("tune", "describe", f"{name}x").stderr
     for command in (("describe",), ("open",), ("processing", "describe")):
         assert f"job {name}x in us-east-1" in sagelet(*command, f"{name}x").stderr, command
 

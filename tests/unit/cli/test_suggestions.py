@@ -30,6 +30,11 @@ def last_line(*words: str) -> str:
         (["jobs", "--statsu", "Failed"], "Did you mean '--status'?"),
         (["up", "--log_level", "info"], "Did you mean '--log-level'?"),
         (["--data", "x", "up"], "Options of a command stand behind its name: sagelet COMMAND --data"),
+        (
+            ["--json", "jobs"],
+            "Error: No such option '--json'. Options of a command stand behind its name: sagelet COMMAND --json",
+        ),
+        (["hub", "--json", "ls"], "Options of a command stand behind its name: sagelet hub COMMAND --json"),
         (["--versio"], "Did you mean '--version'?"),
     ],
 )
