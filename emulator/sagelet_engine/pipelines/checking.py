@@ -58,7 +58,7 @@ def check(text: str) -> Definition:
 
 
 def _check_number(given: JsonObject) -> None:
-    """Raises InvalidDefinition for too many steps. Before they are read, which takes longer than to count them."""
+    """Raises InvalidDefinition for too many steps. Counts them before they are read, which takes longer."""
     number, waiting = 0, [objects(given, "Steps")]
     while waiting:
         steps = waiting.pop()

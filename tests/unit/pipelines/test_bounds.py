@@ -5,6 +5,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -227,3 +228,8 @@ def test_a_definition_that_lets_others_first_stops_none_of_them(monkeypatch: pyt
     first.join()
     second.join()
     assert is_done
+
+
+def test_the_page_names_the_limits() -> None:
+    page = (Path(__file__).parents[3] / "docs/how-to/pipelines.md").read_text(encoding="utf-8")
+    assert f"Here {MOST_STEPS:,} steps are allowed, and {MOST_NEEDS:,} pairs" in page
