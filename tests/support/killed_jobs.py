@@ -55,7 +55,7 @@ def fails(mortal: Mortal) -> Check:
     def check(mortal: Mortal) -> None:
         job = mortal.ended(name)
         assert (job["TrainingJobStatus"], job["FailureReason"]) == ("Failed", "AlgorithmError: boom, exit code: 7")
-        (lines,) = mortal.log(name).values()
+        (lines,) = mortal.attempts_log(name)
         assert lines[:LINES] == NUMBERED
         finding = [line for line in lines[LINES:] if 'error script-exit: The job gave its reason: "boom"' in line]
         assert len(finding) == 1, lines[LINES:]

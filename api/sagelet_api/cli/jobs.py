@@ -47,7 +47,7 @@ def jobs(
     found = show_list(TRAINING, lambda: find(aws, wanted, most), watch=watch, as_json=as_json)
     if found is None:
         return
-    remark("job", found, most, server, is_filtered=wanted != Wanted())
+    remark(TRAINING.words, found, most, server, is_filtered=wanted != Wanted())
     if not found and wanted == Wanted():
         click.echo(_elsewhere(server), err=True)
 

@@ -69,7 +69,7 @@ def test_filters_of_jobs(three: ApiWorld, sagelet: Sagelet) -> None:
     assert names(sagelet("jobs", "--since", "2023-11-14T22:14:00Z")) == ["running", "broken"]
     nothing = sagelet("jobs", "--since", "1h")
     assert (nothing.stdout, nothing.exit_code) == ("", 0)
-    assert nothing.stderr.startswith("no matching job of account 123456789012 in us-east-1")
+    assert nothing.stderr.startswith("no matching training job of account 123456789012 in us-east-1")
     for wrong in ("yesterday", "999999d"):
         assert sagelet("jobs", "--since", wrong).exit_code == 2
 

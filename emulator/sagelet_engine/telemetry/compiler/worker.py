@@ -78,7 +78,7 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Memory:
-    #: Of several workers, that of the one which needs most.
+    #: Of several workers, that of the worker that needs most.
     LARGEST_OF: ClassVar[str] = "peak_bytes"
 
     peak_bytes: int = 0
