@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.aws_client import INVALID, Aws
 from sagelet_api.cli.control_client import ServerRefused
-from sagelet_api.cli.kinds import INVALID, Job, JobName, Kind, NoSuchJob
+from sagelet_api.cli.kinds import Job, JobName, Kind, NoSuchJob
 from sagelet_api.cli.processing_jobs import PROCESSING
 from sagelet_api.cli.training_jobs import TRAINING
 from sagelet_api.cli.tuning_jobs import TUNING

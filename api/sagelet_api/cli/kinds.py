@@ -24,8 +24,6 @@ from sagelet_engine.base.wire import JsonObject
 Job = Output
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
-#: AWS's code for a request that its service model does not allow.
-INVALID = "ValidationException"
 #: The most summaries that a List operation returns at once.
 PAGE = 100
 
