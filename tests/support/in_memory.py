@@ -26,7 +26,8 @@ def choose(config: pytest.Config) -> None:
     directory = MEMORY / f"{_PREFIX}{os.getpid()}"
     # What runs left that were killed.
     for left in MEMORY.glob(f"{_PREFIX}*"):
-        if left == directory or not psutil.pid_exists(int(left.name.removeprefix(_PREFIX))):
+        number = left.name.removeprefix(_PREFIX)
+        if left == directory or not (number.isascii() and number.isdecimal() and psutil.pid_exists(int(number))):
             _remove(left)
     # Fails if it is somebody else's.
     directory.mkdir(mode=0o700)

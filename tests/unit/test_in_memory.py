@@ -34,7 +34,7 @@ def test_a_run_has_a_directory_of_its_own_until_its_end(memory: Path) -> None:
 
 def test_what_a_killed_run_left_goes_and_what_another_writes_stays(memory: Path) -> None:
     # The first process always runs.
-    for owner in (GONE, 1):
+    for owner in (GONE, "of-nobody", 1):
         (memory / f"sagelet-tests-{owner}" / "test_0").mkdir(parents=True)
     chosen()
     assert {one.name for one in memory.iterdir()} == {f"sagelet-tests-{one}" for one in (os.getpid(), 1)}

@@ -10,7 +10,7 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.executions import EXECUTION, LISTS, arn_of, executions_of, label
 from sagelet_api.cli.job_actions import stopped
-from sagelet_api.cli.kinds import known
+from sagelet_api.cli.kinds import Job, known
 from sagelet_api.cli.options import json_option, pairs, server_options
 from sagelet_api.cli.output import Column, age, console, facts, show_rows, status_text
 from sagelet_api.cli.suggestions import Suggesting
@@ -150,7 +150,10 @@ def start(
     if not wait:
         _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
         return
-    _wait(context, aws, server, [arn], None, as_json=as_json)
+    ended = _wait(aws, server, [arn], None, as_json=as_json)
+    if as_json:
+        echo_json(ended[0])
+    context.exit(exit_code(ended, EXECUTION))
 
 
 @pipelines.command()
@@ -178,7 +181,10 @@ def wait_(
     Exits with 3 if an execution failed, 4 if one was stopped, 5 if the time is over. It prints why steps failed.
     """
     aws = Aws(server)
-    _wait(context, aws, server, [arn_of(aws, server, one) for one in executions], timeout, as_json=as_json)
+    ended = _wait(aws, server, [arn_of(aws, server, one) for one in executions], timeout, as_json=as_json)
+    if as_json:
+        echo_json(ended)
+    context.exit(exit_code(ended, EXECUTION))
 
 
 @pipelines.command()
@@ -198,18 +204,15 @@ def retry(execution: str, as_json: bool, server: Server) -> None:
     _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
 
 
-def _wait(
-    context: click.Context, aws: Aws, server: Server, arns: Sequence[str], timeout: float | None, *, as_json: bool
-) -> None:
+def _wait(aws: Aws, server: Server, arns: Sequence[str], timeout: float | None, *, as_json: bool) -> list[Job]:
+    """Waits for executions and returns them. Says how they ended, but not for programs, and why steps failed."""
     ended = until_ended(aws, server, arns, timeout, EXECUTION)
     with until_reader_ends():
-        if as_json:
-            echo_json(ended if len(ended) > 1 else ended[0])
         for execution in ended:
             if not as_json:
                 say(f"{EXECUTION.name_of(execution)}: {EXECUTION.status(execution)}")
             _say_failures(_steps_of(aws, EXECUTION.name(execution)))
-    context.exit(exit_code(ended, EXECUTION))
+    return ended
 
 
 def _say_state(shown: Shown, *, as_json: bool) -> None:

@@ -34,6 +34,8 @@ def test_start_waits_and_its_exit_code_says_how_it_ended(checks: ApiWorld, sagel
     assert bad.stdout.endswith(": Failed\n")
     assert "large: N is too large\n" in bad.stderr
     assert "large:" not in good.stderr
+    waited = sagelet("pipelines", "wait", "Checks", "--json")
+    assert (waited.exit_code, [one["PipelineExecutionStatus"] for one in json.loads(waited.stdout)]) == (3, ["Failed"])
     listed = [line.split("\t") for line in sagelet("pipelines", "executions", "Checks").stdout.splitlines()]
     assert [line[1] for line in listed] == ["Failed", "Succeeded"]
     shown = sagelet("pipelines", "describe", "Checks").stdout
