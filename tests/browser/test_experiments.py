@@ -265,6 +265,24 @@ def test_numbers_in_words_have_the_unit_that_fits_them(page: Page, server: Sagel
     assert page.run(f"{module}.then(charts => [{asked}])") == list(calls.values())
 
 
+def test_charts_wait_for_their_library(page: Page, server: SageletProcess) -> None:
+    """A slow connection brings the classic script later than the module that draws."""
+    page.goto(f"{server.endpoint}/_sagelet/ui/processing")
+    found = page.run("""(async () => {
+        const library = Object.assign(document.createElement("script"), {type: "text/plain", src: "uPlot.js"});
+        document.head.append(library);
+        let isAsked = false, hasCome = false;
+        Object.defineProperty(window, "uPlot", {configurable: true, get() { isAsked = true; }});
+        const charts = import("/_sagelet/ui/static/charts.js").then(() => { hasCome = true; });
+        while (!isAsked) await new Promise(requestAnimationFrame);
+        const before = hasCome;
+        library.dispatchEvent(new Event("load"));
+        await charts;
+        return [before, hasCome];
+    })()""")
+    assert found == [False, True]
+
+
 def test_an_axis_ends_above_its_curve(page: Page, server: SageletProcess) -> None:
     page.goto(server.endpoint)
     tops = (

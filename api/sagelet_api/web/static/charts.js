@@ -1,9 +1,8 @@
 // Charts, drawn by uPlot. What they show is made by the server: curves.py.
 
 // uPlot is a classic script, and a slow connection brings it later than the modules that import this one.
-if (!window.uPlot) {
-  await new Promise((loaded) => document.querySelector("script[src*=uPlot]").addEventListener("load", loaded));
-}
+const library = document.querySelector("script[src*=uPlot]");
+if (library && !window.uPlot) await new Promise((loaded) => library.addEventListener("load", loaded));
 
 const COLOURS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4", "--curve-5", "--curve-6", "--curve-7", "--curve-8"];
 const HEIGHT = 220, SMALL = 170;
