@@ -21,8 +21,9 @@ DEADLINE = 300.0
 UNOPTIMIZED = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
 #: Variables of a job that trains a tiny model.
 TINY = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", **UNOPTIMIZED}
-#: Tests in other processes begin at other numbers.
-_PORTS = cycle(range(12_000 + os.getpid() * 37 % 8_000, 28_000))
+#: A worker of pytest-xdist has numbers of its own, and another run of the tests begins elsewhere among them.
+_WORKER, _SPAN = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")), 2_000
+_PORTS = cycle(12_000 + _WORKER % 8 * _SPAN + (os.getpid() * 37 + count) % _SPAN for count in range(_SPAN))
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,11 @@ class Since(click.ParamType[datetime]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
+        match = re.fullmatch(r"([0-9]{1,6})([smhd])", value)
+        age = timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
         try:
-            if match := re.fullmatch(r"(\d{1,6})([smhd])", value):
-                return datetime.now(timezone.utc) - timedelta(**{_UNITS[match[2]]: int(match[1])})
+            if age is not None:
+                return datetime.now(timezone.utc) - age
             return datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a time; write 30m, 12h, 7d or 2026-11-21T08:00", param, ctx)

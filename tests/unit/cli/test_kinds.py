@@ -150,8 +150,9 @@ def test_a_job_of_another_kind_is_named(world: ApiWorld, sagelet: Sagelet) -> No
 def test_a_missing_name_of_any_length_is_said_to_be_missing(sagelet: Sagelet, length: int) -> None:
     """Names of tuning jobs have 32 characters at most, and those of the other kinds 63."""
     name = "n" * length
-    for words in (["describe", name], ["logs", name], ["wait", name], ["stop", name], ["open", name]):
+    for words in (["describe", name], ["logs", name], ["wait", name], ["stop", name]):
         assert f"no training job {name} in us-east-1" in sagelet(*words).stderr
+    assert f"no training, tuning or processing job {name} in us-east-1" in sagelet("open", name).stderr
     assert f"no processing job {name} in us-east-1" in sagelet("processing", "wait", name).stderr
 
 

@@ -182,3 +182,5 @@ def test_directories_in_one_another_without_end(world: World) -> None:
     assert list(world.objects.under("ck")) == ["run/good"]
     world.engine.jobs.delete(key("one"))
     assert not root.exists()
+    # The retention thread reaches the bottom.
+    until(lambda: not any((world.settings.data / "removed").iterdir()))
