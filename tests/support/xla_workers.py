@@ -21,8 +21,8 @@ DEADLINE = 300.0
 UNOPTIMIZED = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
 #: Variables of a job that trains a tiny model.
 TINY = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", **UNOPTIMIZED}
-#: A worker of pytest-xdist has numbers of its own, and another run of the tests begins elsewhere among them.
-_WORKER, _SPAN = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")), 2_000
+#: Below those that sagelet leases. A worker of pytest-xdist has its own, and another run begins elsewhere among them.
+_WORKER, _SPAN = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")), 1_000
 _PORTS = cycle(12_000 + _WORKER % 8 * _SPAN + (os.getpid() * 37 + count) % _SPAN for count in range(_SPAN))
 
 
