@@ -4,7 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,11 @@ def test_what_gives_no_figures_is_refused_before_anything_starts(words: tuple[st
 
 
 def test_what_a_demo_of_another_version_left_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo = SourceFileLoader("demo", str(ROOT / "examples" / "gpt2" / "demo.py")).load_module()
+    spec = spec_from_file_location("demo", ROOT / "examples" / "gpt2" / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = module_from_spec(spec)
+    spec.loader.exec_module(demo)
     data = tmp_path / "data"
     demo.begin_anew(data)
     data.mkdir()
