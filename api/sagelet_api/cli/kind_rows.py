@@ -46,7 +46,6 @@ def naming_its_kind(kind: Kind, server: Server, name: str, aws: Aws | None = Non
 
 def named(kind: Kind, *, several: bool = False) -> Callable[[Any], Any]:
     """Adds the argument for a job, as `name: str`, or for jobs, as `names: tuple[str, ...]`."""
-    metavar = kind.words.upper().replace(" ", "-") if kind is TUNING else "JOB"
     if several:
-        return click.argument("names", metavar=f"{metavar}...", nargs=-1, required=True, type=JobName(kind))
-    return click.argument("name", metavar=metavar, type=JobName(kind))
+        return click.argument("names", metavar=f"{kind.metavar}...", nargs=-1, required=True, type=JobName(kind))
+    return click.argument("name", metavar=kind.metavar, type=JobName(kind))

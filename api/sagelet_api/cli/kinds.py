@@ -85,6 +85,8 @@ class Kind:
     precise: str = ""
     #: Its commands, as an error lists them for a user who has tried those of another kind.
     offers: str = ""
+    #: What stands for a name in the usage of its commands.
+    metavar: str = "JOB"
     #: The member that tells one from another: {noun}Name, or {noun}Arn.
     key: str = "Name"
     #: Returns what people read in place of its value.

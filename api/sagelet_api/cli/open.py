@@ -57,7 +57,7 @@ def _kind(server: Server, name: str) -> Kind:
     )
 
 
-def page_of(server: Server, job: str | None, kind: Kind = TRAINING) -> str:
+def page_of(server: Server, job: str | None, kind: Kind) -> str:
     query = urlencode({"account": server.account, "region": server.region})
     path = f"{PREFIX}/" if job is None else f"{PREFIX}/{kind.path}/{quote(job, safe='')}"
     return f"{server.endpoint}{path}?{query}"

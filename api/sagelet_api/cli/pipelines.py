@@ -150,9 +150,8 @@ def start(
     if not wait:
         _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
         return
-    ended = _wait(aws, server, [arn], None, as_json=as_json)
-    if as_json:
-        echo_json(ended[0])
+    ended = until_ended(aws, server, [arn], None, EXECUTION)
+    _say_ends(aws, ended, ended[0] if as_json else None)
     context.exit(exit_code(ended, EXECUTION))
 
 
@@ -181,9 +180,9 @@ def wait_(
     Exits with 3 if an execution failed, 4 if one was stopped, 5 if the time is over. It prints why steps failed.
     """
     aws = Aws(server)
-    ended = _wait(aws, server, [arn_of(aws, server, one) for one in executions], timeout, as_json=as_json)
-    if as_json:
-        echo_json(ended)
+    arns = [arn_of(aws, server, execution) for execution in executions]
+    ended = until_ended(aws, server, arns, timeout, EXECUTION)
+    _say_ends(aws, ended, ended if as_json else None)
     context.exit(exit_code(ended, EXECUTION))
 
 
@@ -204,15 +203,16 @@ def retry(execution: str, as_json: bool, server: Server) -> None:
     _say_state(EXECUTION.describe(aws, server, arn), as_json=as_json)
 
 
-def _wait(aws: Aws, server: Server, arns: Sequence[str], timeout: float | None, *, as_json: bool) -> list[Job]:
-    """Waits for executions and returns them. Says how they ended, but not for programs, and why steps failed."""
-    ended = until_ended(aws, server, arns, timeout, EXECUTION)
+def _say_ends(aws: Aws, ended: Sequence[Job], document: object) -> None:
+    """Says how executions ended, and why steps failed. `document`: what programs get instead of the former, or None."""
+    # The exit code also counts for a user who has stopped reading.
     with until_reader_ends():
+        if document is not None:
+            echo_json(document)
         for execution in ended:
-            if not as_json:
+            if document is None:
                 say(f"{EXECUTION.name_of(execution)}: {EXECUTION.status(execution)}")
             _say_failures(_steps_of(aws, EXECUTION.name(execution)))
-    return ended
 
 
 def _say_state(shown: Shown, *, as_json: bool) -> None:

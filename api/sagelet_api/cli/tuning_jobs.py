@@ -46,6 +46,7 @@ TUNING = Kind(
         Column("TRAINING JOBS", trials_in_words),
     ),
     outcome=lambda _aws, job: [trials_in_words(job)],
+    metavar="TUNING-JOB",
     offers="list, describe, best, wait, stop and delete",
     doing=lambda _server, job: f"{job['HyperParameterTuningJobName']}: {trials_in_words(job)}",
 )

@@ -13,6 +13,7 @@ from click.testing import Result
 from sagelet_api.cli.text import until_reader_ends
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.pipelines import ROLE, definition, fail
 
 Sagelet = Callable[..., Result]
 
@@ -73,6 +74,23 @@ def test_a_reader_that_is_gone_at_once_is_no_error(filled: ApiWorld) -> None:
         done = subprocess.run(program, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120)
         os.close(theirs)
         assert (done.returncode, done.stderr) == (0, ""), words
+
+
+@pytest.mark.parametrize("words", [("start", "Fails", "--wait"), ("wait", "Fails")])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_the_exit_code_tells_of_a_failed_execution_whoever_reads(
+    filled: ApiWorld, words: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    if not filled.sagemaker.list_pipelines()["PipelineSummaries"]:
+        asked = {"PipelineDefinition": definition(fail("a", "no")), "RoleArn": ROLE, "ClientRequestToken": "t" * 32}
+        filled.sagemaker.create_pipeline(PipelineName="Fails", **asked)
+        filled.sagemaker.start_pipeline_execution(PipelineName="Fails", ClientRequestToken="u" * 32)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    program = command(filled, "pipelines", *words, *options)
+    done = subprocess.run(program, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(theirs)
+    assert done.returncode == 3, done.stderr
 
 
 def test_a_full_disk_is_one_line(filled: ApiWorld) -> None:
